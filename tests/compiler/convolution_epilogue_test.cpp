@@ -104,7 +104,7 @@ std::string layer_and_mask(int operations) {
 }
 
 /// A residual of a net in f32: the activation that the next residual adds to, rounded for the next
-/// convolution, and times another image.
+/// convolution, and the same of its product with another image.
 std::string residual(int batch, int results, int window) {
   const auto image = [&](const std::string& type, int count) {
     return type + "[" + std::to_string(batch) + ",6,5," + std::to_string(count) + "]";
@@ -121,8 +121,8 @@ std::string residual(int batch, int results, int window) {
        << " add(c, r)\n zero = f32[] constant(0)\n"
        << " zeros = " << f32 << " broadcast(zero), dimensions={}\n y = " << f32
        << " maximum(a, zeros)\n z = " << bf16 << " convert(y)\n m = " << f32
-       << " multiply(y, g)\n ROOT all = (" << f32 << ", " << bf16 << ", " << f32
-       << ") tuple(y, z, m)\n}\n";
+       << " multiply(y, g)\n q = " << bf16 << " convert(m)\n ROOT all = (" << f32 << ", " << bf16
+       << ", " << bf16 << ") tuple(y, z, q)\n}\n";
   return text.str();
 }
 

@@ -334,7 +334,11 @@ TEST(IndexedAccess, AScatterFromAValueMovesNoArray) {
   const auto rows = counters(scatter_from("f32", "0", "add", "4096", "100", "300"));
   EXPECT_EQ(rows.hbm_read_bytes, 4U * 1024 + 304 * 512);
   EXPECT_EQ(rows.hbm_write_bytes, 4096U * 512);
-  const auto elements = counters(scatter_from("f32", "0", "add", "4096", "", "300"));
+  // Where others read the value it is written for them.
+  const auto shared = counters(
+      scatter_from("f32", "0", "add", "4096", "100", "300", "  ROOT t = ($, $) tuple(r, x)\n"));
+  EXPECT_EQ(shared.hbm_read_bytes, rows.hbm_read_bytes);
+  const auto elements = counters(scatter_from("f32", "2", "add", "4096", "", "300"));
   EXPECT_EQ(elements.hbm_read_bytes, 2U * 4 * 1024);
   EXPECT_EQ(elements.hbm_write_bytes, 4096U * 4);
 }

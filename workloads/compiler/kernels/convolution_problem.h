@@ -52,7 +52,7 @@ struct ConvolutionProblem {
   std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
 
   hlo::ElementType out_type() const { return result_types.front(); }
-  /// Results behind the first that are rounded.
+  /// Results that are rounded, behind the first of them.
   std::uint64_t further_packed() const;
   /// One position of the window by one, no stride, no padding: a product of matrices.
   bool is_product() const;
