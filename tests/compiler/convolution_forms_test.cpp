@@ -458,9 +458,10 @@ TEST(ConvolutionForms, ALineThatFitsRoundedIsARow) {
   EXPECT_NE(operand_type("200", "pad=1_2 lhs_dilate=2", less).second, hlo::ElementType::kBf16);
 }
 
-/// Behind a row of pixels that just fits stands what has room: one image more, not two.
+/// Behind a row of pixels that just fits stands what has room: one image more, not two. Of two
+/// blocks each has two buffers.
 TEST(ConvolutionForms, WhatHasNoRoomBehindARowIsAKernelOfItsOwn) {
-  const std::string image = "f32[8,512,64]";
+  const std::string image = "f32[16,512,64]";
   HloCheck check;
   check.tolerance = 4e-3;
   check_hlo(
