@@ -93,10 +93,8 @@ std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
                                           const std::vector<hlo::ElementType>& types,
                                           const VmemRegion& sums, std::uint64_t rows) {
   std::vector<VmemRegion> regions(types.size());
-  bool is_first = true;
   for (std::size_t i = 0; i < types.size(); ++i) {
-    if (!is_packed(types[i])) continue;
-    regions[i] = std::exchange(is_first, false) ? sums : builder.allocate_vmem(rows);
+    if (is_packed(types[i])) regions[i] = i == 0 ? sums : builder.allocate_vmem(rows);
   }
   return regions;
 }

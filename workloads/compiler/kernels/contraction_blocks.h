@@ -48,8 +48,8 @@ std::vector<int> add_result_blocks(TileGrid& grid, const MatmulEpilogue& epilogu
                                    std::uint32_t addresses, const BlockOfResult& block_of,
                                    const ArraysInVmem& arrays = {});
 
-/// Where complete results wait to be rounded, by result; none: it is not packed. The first that is
-/// waits in the place of the sums.
+/// Where complete results wait to be rounded, by result; none: it is not packed. The first result
+/// waits in the place of the sums; others there would wait for loads of the sums.
 std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
                                           const std::vector<hlo::ElementType>& types,
                                           const VmemRegion& sums, std::uint64_t rows);

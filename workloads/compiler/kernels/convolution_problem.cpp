@@ -121,9 +121,8 @@ void find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convol
 }  // namespace
 
 std::uint64_t ConvolutionProblem::further_packed() const {
-  const auto packed =
-      std::count(result_types.begin(), result_types.end(), hlo::ElementType::kBf16);
-  return static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(packed, 1) - 1);
+  return static_cast<std::uint64_t>(
+      std::count(result_types.begin() + 1, result_types.end(), hlo::ElementType::kBf16));
 }
 
 bool ConvolutionProblem::is_product() const {

@@ -52,7 +52,7 @@ struct ConvolutionProblem {
   std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
 
   hlo::ElementType out_type() const { return result_types.front(); }
-  /// Results that are rounded, behind the first of them.
+  /// Results behind the first that are rounded.
   std::uint64_t further_packed() const;
   /// One position of the window by one, no stride, no padding: a product of matrices.
   bool is_product() const;
