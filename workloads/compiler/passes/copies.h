@@ -6,7 +6,8 @@ namespace tpu::compiler {
 
 /// Pass: inserts the copies without which two values would have to share memory that both need.
 ///
-/// - All-reduces, loops, dynamic-update-slices and scatters work in place: an operand that is a
+/// - All-reduces, loops, dynamic-update-slices and scatters (but those that start from one value
+///   everywhere) work in place: an operand that is a
 /// constant or a
 ///   parameter whose memory is not the result's anyway, or whose old value is read later, is
 ///   copied. So is what two all-reduces work on, since each needs one range. Where the value was
