@@ -156,7 +156,7 @@ class LanesKernel : LanesGrid {
   std::uint32_t fetched_ = 0;   ///< Pixels of the image in a slab's row, where it is whole.
   std::uint32_t finished_ = 0;  ///< SMEM: per unit the place of its pairs of complete sums.
   VmemRegion sums_, mask_;
-  VmemRegion finished_sums_;  ///< A second name of the sums, where complete.
+  VmemRegion finished_sums_;           ///< A second name of the sums, where complete.
   std::vector<VmemRegion> unrounded_;  ///< Where tiles go one by one.
 };
 
