@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "isa/generation.h"
+
 namespace tpu::report {
 namespace {
 
@@ -22,8 +24,7 @@ struct Counts {
 };
 
 /// Joules without the factor and without static power.
-Parts dynamic_joules(const Counts& counts) {
-  const OperationEnergy& energy = operation_energy();
+Parts dynamic_joules(const Counts& counts, const OperationEnergy& energy) {
   Parts joules{};
   joules[place(EnergyPart::kMxu)] =
       counts.pushes * kMacsPerPush * (energy.bf16_multiply + energy.fp32_add) * kPico;
@@ -39,8 +40,7 @@ double sum(const Parts& parts) { return std::accumulate(parts.begin(), parts.end
 
 /// What a chip as made counts in a second at shares of its peaks. The vector unit takes what the
 /// MXUs need: rows loaded, sums stored; DMAs have their other end in VMEM.
-Counts counts_at(const std::string& chip, double flops_share, double hbm_share) {
-  const ChipPower& power = chip_power().at(chip);
+Counts counts_at(const ChipPower& power, double flops_share, double hbm_share) {
   Counts counts;
   counts.pushes = flops_share * power.peak_tflops * 1e12 / 2 / kMacsPerPush;
   counts.hbm_bytes = hbm_share * power.peak_gb_per_s * 1e9;
@@ -48,11 +48,14 @@ Counts counts_at(const std::string& chip, double flops_share, double hbm_share) 
   return counts;
 }
 
-/// The factor that makes v3 take so many watts at its published mean use.
-double factor_for(double watts) {
-  const ChipPower& chip = chip_power().at("v3");
-  const Counts counts = counts_at("v3", chip.mean_flops, chip.mean_hbm);
-  return (watts - chip.idle.value) / sum(dynamic_joules(counts));
+double dynamic_watts(const ChipPower& power, double flops_share, double hbm_share) {
+  return sum(dynamic_joules(counts_at(power, flops_share, hbm_share), power.operations));
+}
+
+/// The factor that makes the chip whose power was measured take so many watts at its mean use.
+double factor_for(const ChipPower& measured, double watts) {
+  return (watts - measured.idle.value) /
+         dynamic_watts(measured, measured.mean_flops, measured.mean_hbm);
 }
 
 Counts counts_of(const traces::RunRecord& record, double steps) {
@@ -71,10 +74,12 @@ Counts counts_of(const traces::RunRecord& record, double steps) {
   return counts;
 }
 
-bool is_as_made(const MachineParams& params) {
+bool is_as_made(const MachineParams& params, const ChipPower& power) {
+  const isa::Generation* made = isa::find_generation(params.chip);
   const MxuParams& mxu = params.core.mxu;
-  return mxu.rows == 128 && mxu.columns == 128 && mxu.count == (params.chip == "v2" ? 1U : 2U) &&
-         params.core.vmem_mib == 16 && params.cores_per_chip == 2;
+  return made != nullptr && mxu.rows == made->mxu_rows && mxu.columns == made->mxu_columns &&
+         mxu.count == made->mxus && params.core.vmem_mib == power.made_vmem_mib &&
+         params.cores_per_chip == power.made_cores;
 }
 
 }  // namespace
@@ -91,12 +96,12 @@ const char* to_string(EnergyPart part) {
 
 double Energy::total() const { return sum(joules); }
 
-Energy energy_of(const traces::RunRecord& record) {
+Energy energy_of(const traces::RunRecord& record, const PublishedPower& published) {
   Energy energy;
-  const auto chip = chip_power().find(record.params.chip);
+  const auto chip = published.chips.find(record.params.chip);
   std::size_t steps = 0;
   for (const CoreResult& core : record.result.cores) steps = std::max(steps, core.steps.size());
-  if (chip == chip_power().end() || steps == 0) return energy;
+  if (chip == published.chips.end() || steps == 0) return energy;
   const double per_step = static_cast<double>(steps);
   std::uint64_t cycles = 0;
   for (const CoreResult& core : record.result.cores) {
@@ -106,31 +111,34 @@ Energy energy_of(const traces::RunRecord& record) {
   if (seconds <= 0) return energy;
   energy.is_known = true;
   const ChipPower& power = chip->second;
-  const ChipPower& fitted = chip_power().at("v3");
+  const ChipPower& measured = published.measured_chip();
   const double chips =
       static_cast<double>(record.result.cores.size()) / record.params.cores_per_chip;
   const double at_rest = power.idle.value * chips * seconds;
-  const Parts counted = dynamic_joules(counts_of(record, per_step));
+  const Parts counted = dynamic_joules(counts_of(record, per_step), power.operations);
   const double dynamic = sum(counted);
   energy.joules = counted;
-  for (double& part : energy.joules) part *= factor_for(fitted.mean_watts);
+  for (double& part : energy.joules) part *= factor_for(measured, measured.mean_watts);
   energy.joules[place(EnergyPart::kStatic)] = at_rest;
-  energy.low = dynamic * factor_for(fitted.least_watts) + at_rest;
-  energy.high = dynamic * factor_for(fitted.most_watts) + at_rest;
+  energy.low = dynamic * factor_for(measured, measured.least_watts) + at_rest;
+  energy.high = dynamic * factor_for(measured, measured.most_watts) + at_rest;
   energy.watts_per_chip = energy.total() / seconds / chips;
   energy.tdp_watts = power.tdp.value;
   const double examples = static_cast<double>(record.examples_per_core) *
                           static_cast<double>(record.result.cores.size());
   energy.examples_per_joule = examples / energy.total();
   energy.die_mm2 = power.die_mm2.value;
-  energy.is_die_as_made = is_as_made(record.params);
+  energy.is_die_as_made = is_as_made(record.params, power);
   return energy;
 }
 
-double chip_watts(const std::string& chip, double flops_share, double hbm_share) {
-  const ChipPower& power = chip_power().at(chip);
-  return power.idle.value + factor_for(chip_power().at("v3").mean_watts) *
-                                sum(dynamic_joules(counts_at(chip, flops_share, hbm_share)));
+std::optional<double> chip_watts(const std::string& chip, double flops_share, double hbm_share,
+                                 const PublishedPower& published) {
+  const auto found = published.chips.find(chip);
+  if (found == published.chips.end()) return std::nullopt;
+  const ChipPower& measured = published.measured_chip();
+  return found->second.idle.value + factor_for(measured, measured.mean_watts) *
+                                        dynamic_watts(found->second, flops_share, hbm_share);
 }
 
 }  // namespace tpu::report

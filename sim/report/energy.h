@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "sim/report/published_data.h"
@@ -24,7 +25,7 @@ struct Energy {
   bool is_known = false;  ///< Not for generations of which no power was published.
   std::array<double, kEnergyParts> joules{};
   double total() const;
-  /// The same with the factor that fits the least and the greatest measured power of v3.
+  /// The same with the factor that fits the least and the greatest measured power.
   double low = 0, high = 0;
   double watts_per_chip = 0;  ///< Of a chip all of whose cores run so.
   double tdp_watts = 0;
@@ -32,10 +33,12 @@ struct Energy {
   double die_mm2 = 0;
   bool is_die_as_made = false;  ///< The machine has the arrays and memories of the chip as made.
 };
-Energy energy_of(const traces::RunRecord& record);
+Energy energy_of(const traces::RunRecord& record,
+                 const PublishedPower& published = published_power());
 
 /// Watts of a chip at shares of its peaks: of FLOPs and of the published rate of the HBM, without
-/// traffic between chips.
-double chip_watts(const std::string& chip, double flops_share, double hbm_share);
+/// traffic between chips. Nothing where no power was published.
+std::optional<double> chip_watts(const std::string& chip, double flops_share, double hbm_share,
+                                 const PublishedPower& published = published_power());
 
 }  // namespace tpu::report

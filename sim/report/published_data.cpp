@@ -10,8 +10,6 @@
 namespace tpu::report {
 namespace {
 
-constexpr double kNanometres = 16;  ///< The process of both chips.
-
 const toml::table& file(const char* name) {
   static const std::map<std::string, toml::table> files = [] {
     std::map<std::string, toml::table> all;
@@ -37,18 +35,18 @@ double between(double x, double x0, double y0, double x1, double y1) {
   return y0 * std::pow(y1 / y0, t);
 }
 
-OperationEnergy read_operations() {
-  const toml::table& data = file("energy");
-  const auto at_16_nm = [&](const std::string& name) {
+/// In a process of so many nanometres.
+OperationEnergy read_operations(const toml::table& data, double nanometres) {
+  const auto in_process = [&](const std::string& name) {
     const std::string path = "operation." + name;
-    return between(kNanometres, 7, number(data, path + ".nm7"), 45, number(data, path + ".nm45"));
+    return between(nanometres, 7, number(data, path + ".nm7"), 45, number(data, path + ".nm45"));
   };
   OperationEnergy energy;
-  energy.bf16_multiply = at_16_nm("bf16_multiply");
-  energy.fp32_add = at_16_nm("fp32_add");
-  energy.fp32_multiply = at_16_nm("fp32_multiply");
-  energy.vmem_64_bit = between(number(data, "memory.lane_kib.value"), 32, at_16_nm("sram_32_kib"),
-                               1024, at_16_nm("sram_1_mib"));
+  energy.bf16_multiply = in_process("bf16_multiply");
+  energy.fp32_add = in_process("fp32_add");
+  energy.fp32_multiply = in_process("fp32_multiply");
+  energy.vmem_64_bit = between(number(data, "memory.lane_kib.value"), 32, in_process("sram_32_kib"),
+                               1024, in_process("sram_1_mib"));
   energy.hbm_64_bit = (number(data, "memory.hbm_pj_per_64_bit.low") +
                        number(data, "memory.hbm_pj_per_64_bit.high")) /
                       2;
@@ -56,37 +54,56 @@ OperationEnergy read_operations() {
   return energy;
 }
 
-std::map<std::string, ChipPower> read_chips() {
-  const toml::table& data = file("energy");
-  std::map<std::string, ChipPower> chips;
-  for (const char* name : {"v2", "v3"}) {
-    const std::string path = std::string("chip.") + name + ".";
-    const auto published = [&](const std::string& key) {
-      return Published{number(data, path + key + ".value"),
-                       data.at_path(path + key + ".source").value_or<std::string>("")};
-    };
-    const auto optional = [&](const std::string& key) {
-      return data.at_path(path + key).value_or(0.0);
-    };
-    chips[name] = {published("idle"),          published("tdp"),          published("die_mm2"),
-                   optional("measured.least"), optional("measured.mean"), optional("measured.most"),
-                   optional("mean_use.flops"), optional("mean_use.hbm"),  optional("peak.tflops"),
-                   optional("peak.gb_per_s")};
+ChipPower read_chip(const toml::table& data, const std::string& name) {
+  const std::string path = "chip." + name + ".";
+  const auto published = [&](const std::string& key) {
+    return Published{number(data, path + key + ".value"),
+                     data.at_path(path + key + ".source").value_or<std::string>("")};
+  };
+  const auto optional = [&](const std::string& key) {
+    return data.at_path(path + key).value_or(0.0);
+  };
+  const auto made = [&](const std::string& key) {
+    return static_cast<std::uint32_t>(number(data, path + "made." + key));
+  };
+  return {published("idle"),
+          published("tdp"),
+          published("die_mm2"),
+          optional("measured.least"),
+          optional("measured.mean"),
+          optional("measured.most"),
+          optional("mean_use.flops"),
+          optional("mean_use.hbm"),
+          optional("peak.tflops"),
+          optional("peak.gb_per_s"),
+          made("vmem_mib"),
+          made("cores"),
+          read_operations(data, number(data, path + "made.nm"))};
+}
+
+PublishedPower read_power(const toml::table& data) {
+  PublishedPower power;
+  const toml::table* rows = data["chip"].as_table();
+  TPU_CHECK(rows != nullptr, "published data: no chips");
+  for (const auto& row : *rows) {
+    const std::string name(row.first.str());
+    power.chips.emplace(name, read_chip(data, name));
   }
-  return chips;
+  power.measured = data.at_path("factor.chip").value_or<std::string>("");
+  const auto measured = power.chips.find(power.measured);
+  TPU_CHECK(measured != power.chips.end() && measured->second.mean_watts > 0,
+            "published data: factor.chip is no chip with a measured power");
+  return power;
 }
 
 }  // namespace
 
-const OperationEnergy& operation_energy() {
-  static const OperationEnergy energy = read_operations();
-  return energy;
+const PublishedPower& published_power() {
+  static const PublishedPower power = read_power(file("energy"));
+  return power;
 }
 
-const std::map<std::string, ChipPower>& chip_power() {
-  static const std::map<std::string, ChipPower> chips = read_chips();
-  return chips;
-}
+PublishedPower read_power(std::string_view text) { return read_power(toml::parse(text)); }
 
 const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> all = [] {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "sim/report/json_report.h"
+#include "sim/report/text_report.h"
 #include "tests/traces/synthetic_record.h"
 
 /// Energy from counts, against published power.
@@ -52,18 +53,18 @@ TEST(Energy, IsCountsTimesPublishedEnergies) {
 }
 
 TEST(Energy, PowerIsThatWhichWasPublished) {
-  EXPECT_NEAR(chip_watts("v3", 0.38, 0.63), 220, 1e-9);  // Fitted.
+  EXPECT_NEAR(chip_watts("v3", 0.38, 0.63).value(), 220, 1e-9);  // Fitted.
   EXPECT_EQ(chip_watts("v3", 0, 0), 123);
   // Not fitted: v3 with all its arrays busy stays within its TDP and above what it was measured at
   // in production; v2 at its mean use stays within its own.
-  EXPECT_GT(chip_watts("v3", 1, 1), 262);
-  EXPECT_LT(chip_watts("v3", 1, 1), 450);
-  EXPECT_LT(chip_watts("v2", 0.51, 0.66), 280);
-  EXPECT_LT(chip_watts("v2", 1, 1), 280);
+  EXPECT_GT(chip_watts("v3", 1, 1).value(), 262);
+  EXPECT_LT(chip_watts("v3", 1, 1).value(), 450);
+  EXPECT_LT(chip_watts("v2", 0.51, 0.66).value(), 280);
+  EXPECT_LT(chip_watts("v2", 1, 1).value(), 280);
   // What README.md says of v2, of which nothing but the TDP was published.
-  EXPECT_NEAR(chip_watts("v2", 0.51, 0.66), 174, 0.5);
-  EXPECT_NEAR(chip_watts("v2", 1, 1), 218, 0.5);
-  EXPECT_NEAR(chip_watts("v3", 1, 1), 326, 0.5);
+  EXPECT_NEAR(chip_watts("v2", 0.51, 0.66).value(), 174, 0.5);
+  EXPECT_NEAR(chip_watts("v2", 1, 1).value(), 218, 0.5);
+  EXPECT_NEAR(chip_watts("v3", 1, 1).value(), 326, 0.5);
 }
 
 TEST(Energy, WhatIsNotModelledIsNoZero) {
@@ -75,6 +76,58 @@ TEST(Energy, WhatIsNotModelledIsNoZero) {
   record.params.chip = "v3";
   record.params.core.mxu.count = 4;
   EXPECT_FALSE(to_json(record, summarize(record), {})["energy"].contains("die_mm2_below"));
+}
+
+/// A generation is a row of the data: without one nothing is said, with one nothing else is needed.
+TEST(Energy, AGenerationIsARowOfTheData) {
+  const std::string rest = R"([operation]
+bf16_multiply = { nm7 = 1, nm45 = 8 }
+fp32_add = { nm7 = 1, nm45 = 8 }
+fp32_multiply = { nm7 = 1, nm45 = 8 }
+sram_32_kib = { nm7 = 1, nm45 = 8 }
+sram_1_mib = { nm7 = 1, nm45 = 8 }
+[memory]
+lane_kib = { value = 32 }
+hbm_pj_per_64_bit = { low = 1, high = 3 }
+[ici]
+pj_per_bit = { value = 1 }
+[factor]
+chip = "v9"
+)";
+  const std::string row = R"([chip.v9]
+made = { nm = 45, vmem_mib = 16, cores = 2 }
+die_mm2 = { value = 400 }
+tdp = { value = 90 }
+idle = { value = 10 }
+measured = { least = 20, mean = 30, most = 40 }
+peak = { tflops = 0, gb_per_s = 8 }
+mean_use = { flops = 0, hbm = 1 }
+)";
+  const PublishedPower made_up = read_power(rest + row);
+  // At its mean use it moves 1e9 words of HBM and of VMEM, which cost 2 and 8 pJ: 0.01 W of the 20
+  // above its rest, so that the factor is 2,000.
+  EXPECT_NEAR(chip_watts("v9", 0, 1, made_up).value(), 30, 1e-9);
+  EXPECT_NEAR(chip_watts("v9", 0, 0.5, made_up).value(), 20, 1e-9);
+  EXPECT_FALSE(chip_watts("v3", 0, 1, made_up).has_value());
+
+  traces::RunRecord record = test::synthetic_record();
+  EXPECT_FALSE(energy_of(record, made_up).is_known);  // A v3.
+  record.params.chip = "v9";
+  const Energy energy = energy_of(record, made_up);
+  EXPECT_NEAR(part(energy, EnergyPart::kHbm), 2000 * 240000 / 8 * 2e-12, 1e-12);
+  EXPECT_EQ(energy.tdp_watts, 90);
+  EXPECT_FALSE(energy.is_die_as_made);  // Nobody says what arrays it was made with.
+  EXPECT_FALSE(energy_of(record).is_known);
+  EXPECT_FALSE(price_per_hour(record.params).has_value());
+  EXPECT_NE(
+      text_report(record, summarize(record), {}, {}).find("no power of this chip was published"),
+      std::string::npos);
+
+  // Its energy of operations is that of its process: 1 pJ at 7 nm in place of 8.
+  const std::string smaller = std::string(row).replace(row.find("45"), 2, "7");
+  const PublishedPower shrunk = read_power(rest + smaller);
+  EXPECT_NEAR(shrunk.chips.at("v9").operations.fp32_add, 1, 1e-12);
+  EXPECT_NEAR(made_up.chips.at("v9").operations.fp32_add, 8, 1e-12);
 }
 
 TEST(Energy, PricesAreThoseOfWholeSlices) {

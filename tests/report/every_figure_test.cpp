@@ -341,7 +341,8 @@ TEST(EveryFigure, OfTheEnergyIsACountTimesItsEnergy) {
   Counters c;
   for (const CoreResult& core : record.result.cores) c += core.total;
   const auto number = [](std::uint64_t count) { return static_cast<double>(count); };
-  const OperationEnergy& pj = operation_energy();
+  const ChipPower& power = published_power().chips.at("v3");
+  const OperationEnergy& pj = power.operations;
   const double hbm = number(c.hbm_read_bytes + c.hbm_write_bytes), ici = number(c.ici_bytes);
   // A push is 8 rows of 128x128 cells; a vector register has 1,024 words of four bytes.
   const double expected[] = {
@@ -358,7 +359,7 @@ TEST(EveryFigure, OfTheEnergyIsACountTimesItsEnergy) {
   for (const CoreResult& core : record.result.cores)
     cycles = std::max(cycles, core.total.core.total());
   const double seconds = static_cast<double>(cycles) / 2 / kClock, chips = 1.5;
-  const double at_rest = chip_power().at("v3").idle.value * chips * seconds;
+  const double at_rest = power.idle.value * chips * seconds;
   EXPECT_NEAR(energy.joules[static_cast<std::size_t>(EnergyPart::kStatic)], at_rest,
               1e-9 * at_rest);
   EXPECT_NEAR(energy.watts_per_chip, energy.total() / seconds / chips,
