@@ -214,11 +214,12 @@ class ConvolutionForms {
   Id emit_line(const HloInstruction& convolution, const Else& otherwise) {
     for (std::size_t index = 0; index < (has_large_window(convolution) ? 1 : 2); ++index) {
       bool fits = true;
-      const Id value = add_spatial_dimension(edit_, convolution, index, [&](HloInstruction image) {
-        const std::optional<HloInstruction> direct = with_kernel(image);
-        fits = direct.has_value();
-        return append(direct.value_or(image));
-      });
+      const Id value =
+          add_spatial_dimension(edit_, convolution, index, [&](const HloInstruction& image) {
+            const std::optional<HloInstruction> direct = with_kernel(image);
+            fits = direct.has_value();
+            return append(direct.value_or(image));
+          });
       if (fits) return value;
     }
     return otherwise();
