@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
+#include "workloads/compiler/kernels/convolution_patches.h"
 #include "workloads/compiler/kernels/convolution_tiling.h"
 #include "workloads/compiler/kernels/dot_tiling.h"
 
@@ -210,6 +212,35 @@ TEST(ConvolutionBlocks, SeveralResultsHaveTheirBuffersAndThoseThatAreRoundedThei
   EXPECT_EQ(rows({ElementType::kF32, ElementType::kBf16}),
             one + 2 * tiles * kPackedTile + tiles * kTile);
   EXPECT_EQ(rows({ElementType::kBf16, ElementType::kF32}), one + 2 * tiles * kPackedTile);
+}
+
+/// With the batch in the lanes tiles of features are rounded in pairs, in registers; an odd number
+/// of them waits.
+TEST(ConvolutionBlocks, WithTheBatchInTheLanesOddTilesOfFurtherResultsWait) {
+  ConvolutionProblem problem;
+  problem.batch_in_lanes = true;
+  problem.rows = 128;
+  problem.contracted = 8;
+  for (compiler::SpatialDimension& each : problem.spatial) each.input = each.output = 4;
+  problem.has_epilogue = true;
+  for (const std::uint32_t columns : {2U, 3U}) {
+    problem.columns = 8 * columns;
+    compiler::LanesTiling tiling;
+    tiling.block_columns = columns;
+    tiling.block_y = 2;
+    tiling.groups = 4;
+    const compiler::Patches patches(problem, 1, 1);
+    const auto sizes = [&](std::vector<ElementType> results) {
+      problem.result_types = std::move(results);
+      return compiler::LanesSizes(problem, tiling, patches, Target());
+    };
+    const std::uint64_t one = sizes({ElementType::kF32}).plan.vmem_rows();
+    const compiler::LanesSizes both = sizes({ElementType::kF32, ElementType::kBf16});
+    const std::uint64_t tiles = std::uint64_t{columns} * 2 * 4;
+    EXPECT_EQ(both.sum_rows, tiles * kTile);
+    EXPECT_EQ(both.plan.vmem_rows(),
+              one + 2 * tiles * kPackedTile + (columns == 3 ? tiles * kTile : 0));
+  }
 }
 
 }  // namespace
