@@ -458,6 +458,24 @@ TEST(ConvolutionForms, ALineThatFitsRoundedIsARow) {
   EXPECT_NE(operand_type("200", "pad=1_2 lhs_dilate=2", less).second, hlo::ElementType::kBf16);
 }
 
+/// The vector unit, which computes convolutions by groups, rounds nothing: a line that would fit
+/// rounded stays as it is.
+TEST(ConvolutionForms, ALineByGroupsIsNotRounded) {
+  for (std::uint64_t kib = 1024; kib <= 10240; kib += 256) {
+    hlo::Module module = hlo::read_hlo_text(
+        "test.hlo",
+        "HloModule line\nENTRY main {\n  x = f32[8,400,128] parameter(0)\n  w = f32[3,1,128] "
+        "parameter(1)\n  ROOT r = f32[8,400,128] convolution(x, w), window={size=3 pad=1_1}, "
+        "dim_labels=b0f_0io->b0f, feature_group_count=128\n}\n");
+    compiler::Target target;
+    target.vmem_bytes = kib << 10;
+    compiler::rewrite_convolutions(module, target);
+    for (const hlo::HloInstruction& instruction : module.entry_computation().instructions) {
+      EXPECT_NE(instruction.shape.type, hlo::ElementType::kBf16) << kib << " " << instruction.name;
+    }
+  }
+}
+
 /// Behind a row of pixels that just fits stands what has room: one image more, not two. Of two
 /// blocks each has two buffers.
 TEST(ConvolutionForms, WhatHasNoRoomBehindARowIsAKernelOfItsOwn) {

@@ -190,10 +190,11 @@ class ConvolutionForms {
   }
 
   /// The convolution in a form that a kernel takes as it stands: with its operands rounded where
-  /// they fit VMEM only so. The MXUs round them in any case. An image with zeros between its pixels
-  /// is better taken apart.
+  /// they fit VMEM only so. The MXUs round them in any case, the vector unit, which multiplies by
+  /// groups, does not. An image with zeros between its pixels is better taken apart.
   std::optional<HloInstruction> with_kernel(HloInstruction convolution) {
     if (has_kernel(convolution)) return convolution;
+    if (has_groups(convolution)) return std::nullopt;
     for (const WindowDimension& w : convolution.window) {
       if (w.base_dilation > 1) return std::nullopt;
     }
