@@ -10,7 +10,6 @@ first_tries.md says what came out. Needs jax, flax and optax.
 
 import functools
 import os
-import sys
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -19,25 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from named_steps import NamedSteps, cross_entropy, print_named, square
 from ordinary_steps import classes, floats, integers, training_step
 
 lax = jax.lax
-STEPS = {}
+STEPS = NamedSteps()
 ADAM = optax.adamw(1e-3)
 SGD = optax.sgd(0.1, momentum=0.9)
-
-
-def step(make):
-    STEPS[make.__name__] = make
-    return make
-
-
-def cross_entropy(logits, labels):
-    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-
-
-def square(found, wanted):
-    return jnp.mean((found - wanted) ** 2)
+step = STEPS.step
 
 
 @step
@@ -501,14 +489,5 @@ def two_views():
     return update, arguments
 
 
-def stablehlo(name):
-    """The step as text; parameters and the optimiser's state are donated."""
-    update, arguments = STEPS[name]()
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments())
-    return jax.jit(update, donate_argnums=(0, 1), keep_unused=True).lower(*shapes).as_text()
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] in ([], ["-h"], ["--help"]) or sys.argv[1] not in STEPS:
-        sys.exit(f"{__doc__}\nNAME is one of: {' '.join(STEPS)}")
-    print(stablehlo(sys.argv[1]))
+    print_named(STEPS, STEPS.stablehlo, __doc__)

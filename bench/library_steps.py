@@ -10,7 +10,6 @@ came out. Needs jax, optax, dm-haiku, equinox, flax and jraph.
 """
 
 import os
-import sys
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -20,26 +19,14 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 import jraph
-import numpy as np
 import optax
+from named_steps import NamedSteps, cross_entropy, print_named, square
 from ordinary_steps import floats, integers
 
 lax = jax.lax
 KEY = jax.random.PRNGKey(0)
-STEPS = {}
-
-
-def step(make):
-    STEPS[make.__name__] = make
-    return make
-
-
-def cross_entropy(logits, labels):
-    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-
-
-def square(found, wanted):
-    return jnp.mean((found - wanted) ** 2)
+STEPS = NamedSteps()
+step = STEPS.step
 
 
 def train(parameters, batch, loss, optimizer=optax.adam(1e-3)):
@@ -50,7 +37,7 @@ def train(parameters, batch, loss, optimizer=optax.adam(1e-3)):
         updates, state = optimizer.update(gradients, state, parameters)
         return optax.apply_updates(parameters, updates), state, value
 
-    return update, (parameters, jax.eval_shape(optimizer.init, parameters), *batch)
+    return update, lambda: (parameters, jax.eval_shape(optimizer.init, parameters), *batch)
 
 
 def haiku(function, batch, loss=cross_entropy):
@@ -317,14 +304,5 @@ def channels_line():
     return train({"kernels": kernels, "head": floats(64, 5)}, (floats(32, 2, 512), integers(32)), loss)
 
 
-def stablehlo(name):
-    """The step as text; parameters and the optimiser's state are donated."""
-    update, arguments = STEPS[name]()
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments)
-    return jax.jit(update, donate_argnums=(0, 1), keep_unused=True).lower(*shapes).as_text()
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] in ([], ["-h"], ["--help"]) or sys.argv[1] not in STEPS:
-        sys.exit(f"{__doc__}\nNAME is one of: {' '.join(STEPS)}")
-    print(stablehlo(sys.argv[1]))
+    print_named(STEPS, STEPS.stablehlo, __doc__)

@@ -9,7 +9,6 @@ Nobody here wrote the models; transformers_steps.md says what came out. Needs ja
 """
 
 import os
-import sys
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -17,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import transformers as hf
+from named_steps import print_named
 
 BATCH, TOKENS, WORDS = 16, 128, 8000
 TEXT = dict(vocab_size=WORDS, hidden_size=384, num_hidden_layers=2, num_attention_heads=6, intermediate_size=1536)
@@ -163,6 +163,4 @@ def stablehlo(name):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] in ([], ["-h"], ["--help"]) or sys.argv[1] not in STEPS:
-        sys.exit(f"{__doc__}\nNAME is one of: {' '.join(STEPS)}")
-    print(stablehlo(sys.argv[1]))
+    print_named(STEPS, stablehlo, __doc__)
