@@ -74,12 +74,13 @@ void ElementScatterKernel::emit_part(Index part, std::int64_t granules) {
   const Index place = multiply(builder_, part, part_granules_);
   const Index begin = multiply(builder_, part, part_granules_ * kElementsOfGranule);
   if (start_) {
-    fill_registers(builder_, part_, granules / 4, *start_);
+    builder_.new_block();
+    fill_tiles(builder_, part_, {}, granules / 4, *start_, 16);
   } else {
     builder_.dma_in(builder_.add(table_, to_operand(builder_, place)), part_, granules, flag_);
     builder_.wait(flag_, granules);
-    builder_.new_block();
   }
+  builder_.new_block();
   const SReg first = builder_.add(to_operand(builder_, begin), 0);
   const SReg last = builder_.add(first, granules * kElementsOfGranule);
   const SReg end = builder_.min(last, elements_);

@@ -20,6 +20,15 @@ VmemAddress at(VmemRegion region, Index rows, SReg base) {
                   : VmemAddress(region, rows.offset, base);
 }
 
+void fill_tiles(KernelBuilder& builder, const VmemRegion& region, Index begin, std::int64_t tiles,
+                std::uint32_t word, std::int64_t at_once) {
+  in_pieces(builder, tiles, at_once, [&](Index first, std::int64_t many) {
+    for (std::int64_t i = 0; i < many; ++i) {
+      builder.store(at(region, add(builder, begin, multiply(builder, first.plus(i), 8))), word);
+    }
+  });
+}
+
 TileMemory::TileMemory(KernelBuilder& builder, bool loads_packed, bool stores_packed)
     : builder_(builder) {
   if (loads_packed) {

@@ -8,6 +8,10 @@ namespace tpu::compiler {
 
 /// An address of a region: rows past its begin, known now or when the kernel runs.
 VmemAddress at(VmemRegion region, Index rows, SReg base = {});
+/// Stores a word all over so many tiles of a region, from VMEM row `begin` on, `at_once` of them in
+/// straight code.
+void fill_tiles(KernelBuilder& builder, const VmemRegion& region, Index begin, std::int64_t tiles,
+                std::uint32_t word, std::int64_t at_once);
 
 /// Moves tiles and rows between VMEM and registers, where every element is 32 bits wide: bf16
 /// becomes fp32 on the way in and is rounded on the way out.

@@ -560,7 +560,9 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   const SReg offset = builder_.add(first_lane_granule, to_operand(builder_, below));
   const std::int64_t granules = 4 * height * width_;
   if (start_) {
-    fill_registers(builder_, part_, height * width_, *start_);
+    builder_.new_block();
+    fill_tiles(builder_, part_, {}, height * width_, *start_, 16);
+    builder_.new_block();
   } else {
     table_dma_.start(builder_.add(table_, offset), part_, table_flag_, granules);
     builder_.wait(table_flag_, granules);

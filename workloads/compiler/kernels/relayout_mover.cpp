@@ -73,11 +73,7 @@ Index ElementMover::row_of(const TileArray& array, const Position& position) {
 }
 
 void ElementMover::fill(const TileArray& array, std::uint32_t word) {
-  const std::int64_t tiles = array.tiles();
-  const auto store = [&](Index tile) {
-    builder_.store(at(array.region, add(builder_, array.begin, multiply(builder_, tile, 8))), word);
-  };
-  repeat(tiles, store, 8);
+  fill_tiles(builder_, array.region, array.begin, array.tiles(), word, 8);
 }
 
 void ElementMover::unpack(TileMemory& memory, VmemRegion packed, Index begin,

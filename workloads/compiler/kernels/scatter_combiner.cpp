@@ -1,6 +1,5 @@
 #include "workloads/compiler/kernels/scatter_combiner.h"
 
-#include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
 #include "workloads/compiler/kernels/transcendental.h"
 
@@ -8,18 +7,6 @@ namespace tpu::compiler {
 
 using hlo::HloOpcode;
 using isa::Opcode;
-
-void fill_registers(KernelBuilder& builder, const VmemRegion& region, std::int64_t registers,
-                    std::uint32_t word) {
-  constexpr std::int64_t kTogether = 16;
-  builder.new_block();
-  in_pieces(builder, registers, kTogether, [&](Index first, std::int64_t many) {
-    for (std::int64_t i = 0; i < many; ++i) {
-      builder.store(at(region, multiply(builder, first, 8).plus(8 * i)), word);
-    }
-  });
-  builder.new_block();
-}
 
 VReg combined_update(KernelBuilder& builder, const ScatterCombiner& combiner, VReg value,
                      VReg update) {

@@ -13,11 +13,6 @@ struct ScatterCombiner {
   bool replaces() const { return opcode == hlo::HloOpcode::kParameter; }
 };
 
-/// Fills so many registers' worth of a region from its begin, a store each: what a scatter starts
-/// from.
-void fill_registers(KernelBuilder& builder, const VmemRegion& region, std::int64_t registers,
-                    std::uint32_t word);
-
 VReg combined_update(KernelBuilder& builder, const ScatterCombiner& combiner, VReg value,
                      VReg update);
 
