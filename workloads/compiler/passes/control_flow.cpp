@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify.h"
@@ -653,15 +654,17 @@ void copy_region_operands(ScheduledModule& scheduled) {
   if (entry.instructions.size() > count) tidy(entry);
 }
 
-bool works_in_place(const HloInstruction& instruction, std::size_t operand) {
+bool works_in_place(const Computation& computation, const HloInstruction& instruction,
+                    std::size_t operand) {
   switch (instruction.opcode) {
     case HloOpcode::kAllReduce:
       return true;
     case HloOpcode::kWhile:
       return operand < instruction.shape.elements.size();
     case HloOpcode::kDynamicUpdateSlice:
-    case HloOpcode::kScatter:
       return operand == 0;
+    case HloOpcode::kScatter:
+      return operand == 0 && uniform_start(computation, instruction) == nullptr;
     default:
       return false;
   }

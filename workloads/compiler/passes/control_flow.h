@@ -43,7 +43,9 @@ void adopt_region_layouts(ScheduledModule& scheduled);
 void copy_region_operands(ScheduledModule& scheduled);
 
 /// Whether the instruction writes its result over this operand: an all-reduce, the carried state of
-/// a loop, the array that a dynamic-update-slice or scatter changes.
-bool works_in_place(const hlo::HloInstruction& instruction, std::size_t operand);
+/// a loop, the array that a dynamic-update-slice or scatter changes, but for one that the scatter
+/// makes itself.
+bool works_in_place(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
+                    std::size_t operand);
 
 }  // namespace tpu::compiler

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/edit.h"
@@ -242,7 +241,8 @@ bool CopyInsertion::must_copy_operand(const StorageMap& map, const HloInstructio
     if (static_cast<std::size_t>(worker.operands[i]) >= users_.size()) continue;  // Copied already.
     const std::vector<std::size_t>& other = map.of(worker.operands[i]);
     const bool is_same = std::find(other.begin(), other.end(), index) != other.end();
-    if (is_same && (i < operand || (i > operand && !works_in_place(worker, i)))) return true;
+    if (is_same && (i < operand || (i > operand && !works_in_place(entry_, worker, i))))
+      return true;
   }
   return is_read_after(worker.operands[operand], worker.id);
 }
@@ -255,8 +255,7 @@ void CopyInsertion::copy_operands_in_place() {
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t k = 0; k < entry_.instructions[i].operands.size(); ++k) {
       if (is_bookkeeping(entry_.instructions[i])) break;
-      if (!works_in_place(entry_.instructions[i], k)) continue;
-      if (uniform_start(entry_, entry_.instructions[i]) != nullptr) continue;
+      if (!works_in_place(entry_, entry_.instructions[i], k)) continue;
       if (!must_copy_operand(map, entry_.instructions[i], k)) continue;
       const InstructionId operand = entry_.instructions[i].operands[k];
       const InstructionId copy = append(entry_, copy_of(entry_.at(operand)));

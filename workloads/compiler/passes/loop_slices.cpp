@@ -117,7 +117,7 @@ bool LoopSlices::only_kernels_read(InstructionId value) const {
     if (user.opcode == HloOpcode::kBitcast) return only_kernels_read(reader);
     if (user.opcode == HloOpcode::kTuple || runs_region(user)) return false;
     for (std::size_t i = 0; i < user.operands.size(); ++i) {
-      if (user.operands[i] == value && works_in_place(user, i)) return false;
+      if (user.operands[i] == value && works_in_place(entry_, user, i)) return false;
     }
     return true;
   });

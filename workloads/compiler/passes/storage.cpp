@@ -4,7 +4,6 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/bucket_phases.h"
@@ -79,7 +78,7 @@ StorageMap::StorageMap(const Computation& entry) : of_(entry.instructions.size()
       case HloOpcode::kBroadcast:
         break;
       case HloOpcode::kScatter:
-        if (uniform_start(entry, instruction) == nullptr) {
+        if (works_in_place(entry, instruction, 0)) {
           share(entry, instruction);
         } else {
           define(instruction, Storage::Kind::kResult);
@@ -133,7 +132,7 @@ void StorageMap::share(const Computation& entry, const HloInstruction& instructi
   if (is_bucket_phase(instruction)) return share_bucket(instruction);
   for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
     const InstructionId operand = instruction.operands[i];
-    if (!is_bookkeeping(instruction) && !works_in_place(instruction, i)) continue;
+    if (!is_bookkeeping(instruction) && !works_in_place(entry, instruction, i)) continue;
     TPU_CHECK(of(operand).size() == 1, entry.at(operand).name << " is no single array");
     mine.push_back(of(operand)[0]);
     if (instruction.opcode != HloOpcode::kAllReduce) continue;
