@@ -76,6 +76,11 @@ TEST(OperandPrecision, MorePartsAreMoreExact) {
   }
   EXPECT_LT(run_product(kDot, ", algorithm=dot_bf16_bf16_f32_x3").error, 1e-5);
   EXPECT_LT(run_product(kDot, ", algorithm=dot_f32_f32_f32").error, 4e-7);
+  EXPECT_LT(run_product(kDot, ", algorithm=dot_tf32_tf32_f32").error, 1e-5);
+  EXPECT_LT(run_product(kDot, ", algorithm=dot_tf32_tf32_f32_x3").error, 4e-7);
+  EXPECT_LT(run_product(kDot, ", algorithm=dot_f16_f16_f32").error, 1e-5);
+  EXPECT_EQ(run_product(kDot, ", algorithm=dot_bf16_bf16_f32").cycles,
+            run_product(kDot, "").cycles);
 }
 
 /// What the vector unit computes in f32 is not the largest of several products: neither a depthwise

@@ -239,6 +239,47 @@ TEST(StablehloReader, AttributesOfWindowsPrecisionAndOrder) {
             std::string::npos);
 }
 
+/// As jax.nn.dot_product_attention and jax.lax.dot(precision=DotAlgorithmPreset) print them.
+TEST(StablehloReader, AlgorithmsOfDotsHaveTheirNamesInHlo) {
+  const auto dot = [](const std::string& lhs, const std::string& rhs, const std::string& sums,
+                      const std::string& products, bool generic) {
+    const std::string algorithm =
+        "<lhs_precision_type = " + lhs + ", rhs_precision_type = " + rhs +
+        ", accumulation_type = " + sums + ", lhs_component_count = 1, rhs_component_count = 1" +
+        ", num_primitive_operations = " + products + ", allow_imprecise_accumulation = false>";
+    const std::string types = " : (tensor<4x4xf32>, tensor<4x4xf32>)";
+    return hlo_of("%a: tensor<4x4xf32>, %b: tensor<4x4xf32>",
+                  generic ? "\"stablehlo.dot_general\"(%a, %b) <{algorithm = "
+                            "#stablehlo.dot_algorithm" +
+                                algorithm +
+                                ", dot_dimension_numbers = #stablehlo.dot<"
+                                "lhs_contracting_dimensions = [1], "
+                                "rhs_contracting_dimensions = [0]>}>" +
+                                types
+                          : "stablehlo.dot_general %a, %b, contracting_dims = [1] x [0], "
+                            "precision = [DEFAULT, DEFAULT], algorithm = " +
+                                algorithm + types,
+                  "4x4xf32");
+  };
+  const auto has = [](const std::string& text, const std::string& what) {
+    EXPECT_NE(text.find(what + "\n"), std::string::npos) << text;
+  };
+  for (const bool generic : {false, true}) {
+    has(dot("bf16", "bf16", "f32", "1", generic), "algorithm=dot_bf16_bf16_f32");
+    has(dot("bf16", "bf16", "f32", "6", generic), "algorithm=dot_bf16_bf16_f32_x6");
+    has(dot("tf32", "tf32", "f32", "3", generic), "algorithm=dot_tf32_tf32_f32_x3");
+    has(dot("f8E4M3FN", "f8E5M2", "f32", "1", generic), "algorithm=dot_any_f8_any_f8_f32");
+  }
+  try {
+    dot("bf16", "f32", "f32", "1", false);
+    FAIL();
+  } catch (const WorkloadError& error) {
+    EXPECT_NE(std::string(error.what()).find("that XLA has, not dot_bf16_f32_f32"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(StablehloReader, BarriersHoldOneValueOrATuple) {
   const auto read = [](const std::string& lines) {
     const Module module = read_stablehlo_text("m.mlir", main_of("%a: tensor<4xf32>", lines));

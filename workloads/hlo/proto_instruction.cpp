@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 
 #include "workloads/graph/part_error.h"
 #include "workloads/graph/replica_groups.h"
+#include "workloads/hlo/dot_algorithm.h"
 #include "workloads/hlo/proto_values.h"
 
 namespace tpu::hlo {
@@ -506,16 +508,10 @@ class InstructionReader {
       note(51, "operand_precision={" + text + "}");
     }
     if (algorithm == 0) return;
-    static constexpr const char* kNames[] = {
-        "dot_any_f8_any_f8_f32", "dot_any_f8_any_f8_f32_fast_accum",
-        "dot_f16_f16_f16",       "dot_f16_f16_f32",
-        "dot_bf16_bf16_bf16",    "dot_bf16_bf16_f32",
-        "dot_bf16_bf16_f32_x3",  "dot_bf16_bf16_f32_x6",
-        "dot_tf32_tf32_f32",     "dot_tf32_tf32_f32_x3",
-        "dot_f32_f32_f32",       "dot_f64_f64_f64",
-        "dot_bf16_bf16_f32_x9"};
-    if (algorithm < 0 || algorithm > 13) message.fail("an algorithm below 14");
-    note(51, std::string("algorithm=") + kNames[algorithm - 1]);
+    if (algorithm < 0 || algorithm > static_cast<std::int64_t>(std::size(kDotAlgorithms))) {
+      message.fail("an algorithm of " + std::to_string(std::size(kDotAlgorithms)) + " at most");
+    }
+    note(51, std::string("algorithm=") + kDotAlgorithms[algorithm - 1]);
   }
 
   void source_target(ProtoCursor message) {

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <unordered_map>
+
+#include "workloads/hlo/dot_algorithm.h"
 
 namespace tpu::hlo {
 
@@ -27,11 +30,13 @@ struct Source {
     return {};
   }
   TextCursor at(std::string_view part) const { return cursor.at(part); }
-  /// `#stablehlo.gather<offset_dims = [1], ...>`.
+  /// `#stablehlo.gather<offset_dims = [1], ...>`; without the name where an operation has it so.
   MlirAttributes dictionary(std::string_view name) const {
     TextCursor inner = at(attributes().text(name));
-    inner.expect('#');
-    inner.name("an attribute of StableHLO");
+    if (inner.peek() == '#') {
+      inner.expect('#');
+      inner.name("an attribute of StableHLO");
+    }
     MlirAttributes found(cursor, inner.position());
     inner.expect('<');
     found.read_dictionary(inner, ">");
@@ -145,6 +150,28 @@ std::pair<Integers, Integers> pair_of(const Source& source, std::string_view nam
           mlir_integers(source.cursor, text.substr(cross + 1))};
 }
 
+/// `<lhs_precision_type = bf16, ..., num_primitive_operations = 3, ...>` by the name that HLO text
+/// has for it.
+void algorithm(const Source& source, HloInstruction& made) {
+  const MlirAttributes asked = source.dictionary("algorithm");
+  std::string name = "dot";
+  for (const char* type : {"lhs_precision_type", "rhs_precision_type"}) {
+    const std::string_view of = asked.text(type);
+    name += "_" + (of.substr(0, 2) == "f8" ? "any_f8" : std::string(of));
+  }
+  name += "_" + std::string(asked.text("accumulation_type"));
+  const std::int64_t products = asked.integer("num_primitive_operations");
+  if (products != 1) name += "_x" + std::to_string(products);
+  if (name == kDotAlgorithms[0] && asked.flag("allow_imprecise_accumulation")) {
+    name += "_fast_accum";
+  }
+  if (std::find(std::begin(kDotAlgorithms), std::end(kDotAlgorithms), name) ==
+      std::end(kDotAlgorithms)) {
+    source.attributes().fail_in("algorithm", "an algorithm that XLA has, not " + name);
+  }
+  add_raw(made, "algorithm=" + name);
+}
+
 void dot(const Source& source, HloInstruction& made) {
   DotDimensions& dims = made.dot.edit();
   if (source.operation.name == "dot") {
@@ -161,9 +188,7 @@ void dot(const Source& source, HloInstruction& made) {
     std::tie(dims.lhs_batch, dims.rhs_batch) = pair_of(source, "batching_dims");
     std::tie(dims.lhs_contracting, dims.rhs_contracting) = pair_of(source, "contracting_dims");
   }
-  if (source.attributes().has("algorithm")) {
-    source.attributes().fail_in("algorithm", "a dot without an algorithm of its own: a precision");
-  }
+  if (source.attributes().has("algorithm")) algorithm(source, made);
   precision(source, made);
 }
 

@@ -49,11 +49,13 @@ std::size_t parts_asked(const std::string& attributes) {
   const auto has = [](const std::string& text, const char* word) {
     return text.find(word) != std::string::npos;
   };
+  // Significands: bf16 8 bits, tf32 and f16 11, f32 24. Three products of tf32 are those of f32.
+  const bool three_products = has(algorithm, "_x3"), of_tf32 = has(algorithm, "_tf32");
   if (has(precision, "highest") || has(algorithm, "_x6") || has(algorithm, "_x9") ||
-      has(algorithm, "dot_f32_f32_f32")) {
+      has(algorithm, "dot_f32_f32_f32") || (of_tf32 && three_products)) {
     return 3;
   }
-  return has(precision, "high") || has(algorithm, "_x3") ? 2 : 1;
+  return has(precision, "high") || three_products || of_tf32 || has(algorithm, "dot_f16") ? 2 : 1;
 }
 
 class PreciseProducts {
