@@ -8,7 +8,7 @@
 
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/passes/convolution_padding.h"
+#include "workloads/compiler/passes/window_padding.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -325,7 +325,7 @@ TEST(ConvolutionPadding, BelongsToTheWindow) {
     const bool cuts_by_pad = below(2) == 0;
     const hlo::Module after =
         expect_same_values(padded_and_cut(form, padding, cuts, cuts_by_pad),
-                           [](hlo::Module& m) { compiler::fold_convolution_padding(m); });
+                           [](hlo::Module& m) { compiler::fold_window_padding(m); });
     const std::size_t pads = count_of(after, hlo::HloOpcode::kPad);
     const std::size_t slices = count_of(after, hlo::HloOpcode::kSlice);
     EXPECT_EQ(pads, (takes ? 0U : 1U) + (leaves || !cuts_by_pad ? 0U : 1U));
@@ -377,7 +377,7 @@ TEST(ConvolutionPadding, StaysWhereItIsNotTheWindows) {
             "\n  r = f32[2,8,5] convolution(p, w), window={size=3}, dim_labels=b0f_0io->b0f\n  "
             "s = f32[2,4,5] slice(r), slice={[0:2], [" +
             each.first + ":" + last + "], [0:5]}\n  ROOT t = " + each.root + "\n}\n");
-    compiler::fold_convolution_padding(module);
+    compiler::fold_window_padding(module);
     hlo::verify(module);
     EXPECT_EQ(count_of(module, hlo::HloOpcode::kPad), each.pads);
     EXPECT_EQ(count_of(module, hlo::HloOpcode::kSlice), each.slices);

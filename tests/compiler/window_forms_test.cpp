@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/passes/window_padding.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::window_forms_test {
@@ -13,6 +16,7 @@ add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
 min { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] minimum(a, b) }
 mul { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] multiply(a, b) }
+le { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LE }
 ge { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GE }
 gt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GT }
 ENTRY main {
@@ -24,12 +28,15 @@ ENTRY main {
 std::string with_reducers(const std::string& body) { return kReducers + body + "}\n"; }
 
 /// Values of the module after the pass, in the interpreter and on the machine.
-hlo::Module check(const std::string& body) {
+hlo::Module check(
+    const std::string& body, const std::function<void(hlo::Module&)>& pass = [](hlo::Module& m) {
+      compiler::rewrite_windows(m, {});
+    }) {
   const std::string text = with_reducers(body);
   const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
   hlo::verify(before);
   hlo::Module after = before;
-  compiler::rewrite_windows(after, {});
+  pass(after);
   hlo::verify(after);
   std::mt19937 engine(5);
   std::vector<reference::Value> arguments;
@@ -225,6 +232,56 @@ TEST(WindowForms, PaddingBelongsToTheWindow) {
   p = f32[3,3,9,8] pad(x, zero), padding=0_0x1_1x1_1_1x0_0
   ROOT s = f32[3,1,8,8] reduce-window(p, zero), window={size=1x3x2x1}, to_apply=add
 )");
+}
+
+/// The gradient of a maximum as JAX lowers it for the CPU: what a pad by -inf adds, a slice takes
+/// off again. Or what differs from it.
+struct PaddedScatter {
+  std::string fill = "low", select = "ge", limits = "[0:2], [1:9], [0:9], [0:16]";
+  std::string root = "f32[2,8,9,16] negate(s)";
+};
+
+hlo::Module fold(const PaddedScatter& form) {
+  return check(
+      "  high = f32[] constant(inf)\n  x = f32[2,8,9,16] parameter(0)\n"
+      "  g = f32[2,4,4,16] parameter(1)\n  p = f32[2,9,10,16] pad(x, " +
+          form.fill +
+          "), padding=0_0x1_0x0_1x0_0\n  r = f32[2,9,10,16] select-and-scatter(p, g, zero), "
+          "window={size=1x3x3x1 stride=1x2x2x1}, select=" +
+          form.select + ", scatter=add\n  s = f32[2,8,9,16] slice(r), slice={" + form.limits +
+          "}\n  ROOT t = " + form.root + "\n",
+      [](hlo::Module& m) { compiler::fold_window_padding(m); });
+}
+
+TEST(WindowPadding, OfTheGradientOfAMaximumIsTheWindows) {
+  const hlo::Module folded = fold({});
+  EXPECT_EQ(count(folded, hlo::HloOpcode::kPad), 0U);
+  EXPECT_EQ(count(folded, hlo::HloOpcode::kSlice), 0U);
+  const std::vector<hlo::HloInstruction>& all = folded.entry_computation().instructions;
+  const auto scatter =
+      std::find_if(all.begin(), all.end(), [](const auto& i) { return i.opcode == kScatter; });
+  ASSERT_NE(scatter, all.end());
+  EXPECT_EQ(scatter->shape.dimensions, (std::vector<std::int64_t>{2, 8, 9, 16}));
+  EXPECT_EQ(scatter->window[1].padding_low, 1);
+  EXPECT_EQ(scatter->window[1].padding_high, 0);
+  EXPECT_EQ(scatter->window[2].padding_low, 0);
+  EXPECT_EQ(scatter->window[2].padding_high, 1);
+  for (const PaddedScatter& same : {PaddedScatter{"low", "gt"}, PaddedScatter{"high", "le"}}) {
+    EXPECT_EQ(count(fold(same), hlo::HloOpcode::kPad), 0U) << same.select;
+  }
+}
+
+/// What could be selected, is cut elsewhere or is read by others.
+TEST(WindowPadding, OfTheGradientOfAMaximumStaysWhereItHasElementsOfItsOwn) {
+  const std::string both = "(f32[2,8,9,16], f32[2,9,10,16]) tuple(s, r)";
+  for (const PaddedScatter& form :
+       {PaddedScatter{"zero"}, PaddedScatter{"high"}, PaddedScatter{"low", "le"},
+        PaddedScatter{"low", "ge", "[0:2], [0:8], [0:9], [0:16]"},
+        PaddedScatter{"low", "ge", "[0:2], [1:9], [0:9], [0:16]", both}}) {
+    const hlo::Module module = fold(form);
+    EXPECT_EQ(count(module, hlo::HloOpcode::kPad), 1U) << form.fill << " " << form.select;
+    EXPECT_EQ(count(module, hlo::HloOpcode::kSlice), 1U) << form.fill << " " << form.select;
+  }
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "workloads/compiler/passes/collectives.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/convolution_forms.h"
-#include "workloads/compiler/passes/convolution_padding.h"
+#include "workloads/compiler/passes/window_padding.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/copy_steps.h"
 #include "workloads/compiler/passes/custom_calls.h"
@@ -244,7 +244,7 @@ std::vector<Pass> rewriting_rows() {
     return Pass{name, stage, run, needs, excludes, {}, {}, std::move(after), std::move(before)};
   };
   std::vector<Pass> rows{
-      row("fold_convolution_padding", on_module<fold_convolution_padding>, {},
+      row("fold_window_padding", on_module<fold_window_padding>, {},
           {"rewrite_precise_products", "rewrite_convolutions"}),
       row("rewrite_random_bits", with_refusals<rewrite_random_bits>),
       row("rewrite_collectives", with_refusals<rewrite_collectives>, {"number_rings"},

@@ -1,6 +1,7 @@
-#include "workloads/compiler/passes/convolution_padding.h"
+#include "workloads/compiler/passes/window_padding.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -35,19 +36,26 @@ bool is_only_in(const std::vector<PaddingDimension>& padding,
   return true;
 }
 
-class ConvolutionPadding {
+class WindowPadding {
  public:
-  explicit ConvolutionPadding(hlo::Module& module)
-      : entry_(module.entry_computation()), edit_(module), users_(users_of(entry_)) {}
+  explicit WindowPadding(hlo::Module& module)
+      : module_(module),
+        entry_(module.entry_computation()),
+        edit_(module),
+        users_(users_of(entry_)) {}
 
   void run() {
     const std::size_t count = entry_.instructions.size();
     for (std::size_t i = 0; i < count; ++i) {
       const auto id = static_cast<Id>(i);
+      const bool is_cut = users_[i].size() == 1 && id != entry_.root;
+      if (entry_.at(id).opcode == HloOpcode::kSelectAndScatter && is_cut) {
+        scatter_unpadded(id, users_[i][0]);
+      }
       if (entry_.at(id).opcode != HloOpcode::kConvolution) continue;
       while (takes_padding(entry_.at(id))) {
       }
-      if (users_[i].size() == 1 && id != entry_.root) leave_out(id, users_[i][0]);
+      if (is_cut) leave_out(id, users_[i][0]);
     }
     tidy(entry_);
   }
@@ -56,14 +64,17 @@ class ConvolutionPadding {
   bool takes_padding(HloInstruction& convolution);
   Cuts cuts_of(const HloInstruction& cut) const;
   void leave_out(Id convolution, Id cut);
+  bool is_never_selected(Id value, const HloInstruction& scatter) const;
+  void scatter_unpadded(Id scatter, Id cut);
 
+  const hlo::Module& module_;
   hlo::Computation& entry_;
   GraphEditor edit_;
   std::vector<std::vector<Id>> users_;
 };
 
 /// Reads what the pad reads, if its zeros can be the window's.
-bool ConvolutionPadding::takes_padding(HloInstruction& convolution) {
+bool WindowPadding::takes_padding(HloInstruction& convolution) {
   const HloInstruction& pad = entry_.at(convolution.operands[0]);
   if (pad.opcode != HloOpcode::kPad || !edit_.is_splat(pad.operands[1], 0)) return false;
   const std::vector<std::int64_t>& spatial = convolution.convolution->input_spatial;
@@ -78,7 +89,7 @@ bool ConvolutionPadding::takes_padding(HloInstruction& convolution) {
 }
 
 /// What a slice of neighbours, or a pad that only cuts, leaves out; empty: it is neither.
-Cuts ConvolutionPadding::cuts_of(const HloInstruction& cut) const {
+Cuts WindowPadding::cuts_of(const HloInstruction& cut) const {
   const std::vector<std::int64_t>& whole = entry_.at(cut.operands[0]).shape.dimensions;
   Cuts cuts(whole.size());
   for (std::size_t d = 0; d < whole.size(); ++d) {
@@ -98,7 +109,7 @@ Cuts ConvolutionPadding::cuts_of(const HloInstruction& cut) const {
 
 /// The cut result is computed in place of the whole one, unless pixels of the input would have to
 /// be cut off for it.
-void ConvolutionPadding::leave_out(Id convolution, Id cut) {
+void WindowPadding::leave_out(Id convolution, Id cut) {
   const Cuts cuts = cuts_of(entry_.at(cut));
   HloInstruction smaller = entry_.at(convolution);
   const std::vector<std::int64_t>& spatial = smaller.convolution->output_spatial;
@@ -115,6 +126,41 @@ void ConvolutionPadding::leave_out(Id convolution, Id cut) {
   entry_.at(cut) = std::move(smaller);
 }
 
+/// Whether every element wins against these, from the left and, but for its like, from the right.
+bool WindowPadding::is_never_selected(Id value, const HloInstruction& scatter) const {
+  using Direction = hlo::ComparisonDirection;
+  const hlo::Computation& select = module_.computation(scatter.called[0]);
+  const HloInstruction& compare = select.at(select.root);
+  if (compare.opcode != HloOpcode::kCompare ||
+      select.at(compare.operands[0]).parameter_number != 0 ||
+      select.at(compare.operands[1]).parameter_number != 1) {
+    return false;
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Direction d = compare.direction;
+  return ((d == Direction::kGe || d == Direction::kGt) && edit_.is_splat(value, -infinity)) ||
+         ((d == Direction::kLe || d == Direction::kLt) && edit_.is_splat(value, infinity));
+}
+
+/// The result without what a pad added and the cut leaves out, in place of the cut.
+void WindowPadding::scatter_unpadded(Id scatter, Id cut) {
+  HloInstruction unpadded = entry_.at(scatter);
+  const HloInstruction& pad = entry_.at(unpadded.operands[0]);
+  if (pad.opcode != HloOpcode::kPad || !is_never_selected(pad.operands[1], unpadded)) return;
+  const Cuts cuts = cuts_of(entry_.at(cut));
+  if (cuts.empty()) return;
+  for (std::size_t d = 0; d < cuts.size(); ++d) {
+    const PaddingDimension& p = pad.padding[d];
+    WindowDimension& w = unpadded.window[d];
+    if (p.low != cuts[d].low || p.high != cuts[d].high || p.interior != 0) return;
+    if (touches(p) && (w.size == 1 || !take_padding(w, p))) return;
+  }
+  unpadded.operands[0] = pad.operands[0];
+  unpadded.shape = entry_.at(cut).shape;
+  unpadded.id = cut;
+  entry_.at(cut) = std::move(unpadded);
+}
+
 }  // namespace
 
 bool take_padding(WindowDimension& window, const PaddingDimension& padding) {
@@ -126,6 +172,6 @@ bool take_padding(WindowDimension& window, const PaddingDimension& padding) {
   return true;
 }
 
-void fold_convolution_padding(hlo::Module& module) { ConvolutionPadding(module).run(); }
+void fold_window_padding(hlo::Module& module) { WindowPadding(module).run(); }
 
 }  // namespace tpu::compiler
