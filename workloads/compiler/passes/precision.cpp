@@ -49,6 +49,7 @@ class Precision {
   std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
   int dots_behind(InstructionId id);
   bool is_made_by_kernel(InstructionId id);
+  int moves_behind(InstructionId id);
   bool is_mask(InstructionId user, InstructionId value);
   bool may_be_narrow(InstructionId id);
   bool may_be_joined_narrow(InstructionId id);
@@ -119,8 +120,28 @@ bool Precision::is_mask(InstructionId user, InstructionId value) {
          splat_value(entry_, at(user).operands[1]) == 0.0;
 }
 
-/// Whether a value that is no carrier has a narrow form.
+/// Kernels that move a value, one behind the other, on its way to products. Which transpositions
+/// are none is known when layouts are.
+int Precision::moves_behind(InstructionId id) {
+  int most = 0;
+  for (InstructionId user : users(id)) {
+    if (!carries(user)) continue;
+    const bool is_free =
+        at(user).opcode == HloOpcode::kReshape || at(user).opcode == HloOpcode::kTranspose;
+    most = std::max(most, moves_behind(user) + (is_free ? 0 : 1));
+  }
+  return most;
+}
+
+/// Whether a value that is no carrier has a narrow form. A kernel that rounds a parameter reads it
+/// once more: that pays where several move it then.
 bool Precision::may_be_narrow(InstructionId id) {
+  if (at(id).opcode == HloOpcode::kParameter) {
+    const bool is_matrix = at(id).shape.type == ElementType::kF32 && at(id).shape.rank() >= 2;
+    return is_matrix && moves_behind(id) >= 2 &&
+           std::all_of(users(id).begin(), users(id).end(),
+                       [this](InstructionId user) { return carries(user); });
+  }
   if (!is_made_by_kernel(id)) return false;
   const int dots = dots_behind(id);
   const bool only_sums =

@@ -42,6 +42,7 @@ class KnownValues {
   Numbers compute(const HloInstruction& instruction);
   Numbers constant(const HloInstruction& instruction) const;
   Numbers elementwise(const HloInstruction& instruction);
+  Numbers concatenated(const HloInstruction& instruction);
   /// Row-major numbers over some of an array's dimensions, all over it.
   static std::vector<double> spread(const std::vector<double>& values, const Extents& extents,
                                     const Extents& places);
@@ -108,6 +109,17 @@ Numbers KnownValues::elementwise(const HloInstruction& instruction) {
   return results;
 }
 
+Numbers KnownValues::concatenated(const HloInstruction& instruction) {
+  if (instruction.shape.rank() != 1) return std::nullopt;
+  std::vector<double> all;
+  for (Id part : instruction.operands) {
+    const Numbers& values = of(part);
+    if (!values) return std::nullopt;
+    all.insert(all.end(), values->begin(), values->end());
+  }
+  return all;
+}
+
 Numbers KnownValues::compute(const HloInstruction& instruction) {
   if (instruction.shape.is_tuple() || instruction.shape.element_count() > kMostIndices) {
     return std::nullopt;
@@ -132,6 +144,8 @@ Numbers KnownValues::compute(const HloInstruction& instruction) {
     case HloOpcode::kReshape:
     case HloOpcode::kBitcast:
       return of(instruction.operands[0]);
+    case HloOpcode::kConcatenate:
+      return concatenated(instruction);
     default:
       if (!hlo::is_elementwise(instruction.opcode)) return std::nullopt;
       return elementwise(instruction);
@@ -165,6 +179,16 @@ TablePiece piece_from(const std::vector<std::int64_t>& indices, std::size_t begi
   }
 }
 
+/// A part of an array whose place the program states.
+struct Window {
+  Extents starts, sizes;
+  Extents limits() const {
+    Extents ends = starts;
+    for (std::size_t d = 0; d < ends.size(); ++d) ends[d] += sizes[d];
+    return ends;
+  }
+};
+
 class RegularGathers {
  public:
   explicit RegularGathers(hlo::Module& module) : module_(module), edit_(module), known_(module) {}
@@ -175,6 +199,9 @@ class RegularGathers {
       const HloOpcode opcode = entry().instructions[i].opcode;
       if (opcode == HloOpcode::kGather) visit_gather(static_cast<Id>(i));
       if (opcode == HloOpcode::kScatter) visit_scatter(static_cast<Id>(i));
+      if (opcode == HloOpcode::kDynamicSlice || opcode == HloOpcode::kDynamicUpdateSlice) {
+        visit_dynamic(static_cast<Id>(i));
+      }
     }
     if (entry().instructions.size() > count) tidy(module_.entry_computation());
   }
@@ -183,6 +210,12 @@ class RegularGathers {
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   void visit_gather(Id id);
   void visit_scatter(Id id);
+  void visit_dynamic(Id id);
+  bool visit_one_window(Id id);
+  std::optional<Window> window_of(const HloInstruction& instruction, const Extents& sizes);
+  Id updated(Id array, Id update, const Window& window);
+  Id padded(Id update, const Extents& extents, const Window& window, double fill);
+  Id is_inside(const Extents& extents, const Window& window);
   std::optional<std::vector<TablePiece>> pieces_of(const HloInstruction& instruction,
                                                    const hlo::Shape& rows);
   std::int64_t place_of_indices(const HloInstruction& instruction, std::int64_t rank) const;
@@ -289,6 +322,7 @@ Id RegularGathers::scattered(Id updates, std::int64_t d, const TablePiece& piece
 void RegularGathers::visit_gather(Id id) {
   const HloInstruction gather = entry().at(id);
   if (gather.shape.is_tuple() || gather.operands.size() != 2) return;
+  if (visit_one_window(id)) return;
   const auto pieces = pieces_of(gather, gather.shape);
   if (!pieces) return;
   edit_.stand_for(id);
@@ -303,7 +337,7 @@ void RegularGathers::visit_gather(Id id) {
 
 void RegularGathers::visit_scatter(Id id) {
   const HloInstruction scatter = entry().at(id);
-  if (scatter.shape.is_tuple() || scatter.operands.size() != 3) return;
+  if (scatter.shape.is_tuple() || scatter.operands.size() != 3 || visit_one_window(id)) return;
   const bool adds =
       combining_operation(module_.computation(scatter.called.at(0))) == HloOpcode::kAdd;
   const ElementType type = scatter.shape.type;
@@ -323,6 +357,149 @@ void RegularGathers::visit_scatter(Id id) {
     sum = edit_.binary(HloOpcode::kAdd, sum, scattered(part, dimension, piece, extent));
   }
   edit_.finish(edit_.convert(sum, type));
+}
+
+/// The window of a gather or scatter that has one index; none: it has more, or data decides.
+std::optional<Window> RegularGathers::window_of(const HloInstruction& instruction,
+                                                const Extents& sizes) {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  const Id indices = instruction.operands[1];
+  if (!dims.operand_batching_dims.empty() || dims.start_index_map.empty() ||
+      edit_.shape(indices).element_count() !=
+          static_cast<std::int64_t>(dims.start_index_map.size())) {
+    return std::nullopt;
+  }
+  const Numbers& numbers = known_.of(indices);
+  if (!numbers) return std::nullopt;
+  Window window{Extents(sizes.size(), 0), sizes};
+  for (std::size_t i = 0; i < numbers->size(); ++i) {
+    const auto d = static_cast<std::size_t>(dims.start_index_map[i]);
+    window.starts[d] = static_cast<std::int64_t>((*numbers)[i]);
+  }
+  return window;
+}
+
+/// Whether it is a gather or a scatter of one window, and was rewritten.
+bool RegularGathers::visit_one_window(Id id) {
+  const HloInstruction instruction = entry().at(id);
+  const bool is_gather = instruction.opcode == HloOpcode::kGather;
+  const hlo::GatherDimensions& dims = instruction.gather;
+  const Id array = instruction.operands[0];
+  const Extents extents = edit_.dimensions(array);
+  Extents sizes(extents.size(), 1);
+  if (is_gather) {
+    sizes = dims.slice_sizes;
+  } else {
+    auto offset = dims.offset_dims.begin();
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      const Extents& left_out = dims.collapsed_slice_dims;
+      if (std::find(left_out.begin(), left_out.end(), static_cast<std::int64_t>(d)) !=
+          left_out.end()) {
+        continue;
+      }
+      sizes[d] = edit_.dimensions(instruction.operands[2])[static_cast<std::size_t>(*offset++)];
+    }
+  }
+  std::optional<Window> window = window_of(instruction, sizes);
+  if (!window) return false;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    std::int64_t& start = window->starts[d];
+    if (is_gather) start = std::clamp<std::int64_t>(start, 0, extents[d] - sizes[d]);
+    if (start < 0 || start + sizes[d] > extents[d]) return false;  // Nothing is scattered.
+  }
+  if (is_gather) {
+    edit_.stand_for(id);
+    edit_.finish(edit_.reshape(edit_.slice(array, window->starts, window->limits()),
+                               instruction.shape.dimensions));
+    return true;
+  }
+  const HloOpcode operation = combining_operation(module_.computation(instruction.called.at(0)));
+  const ElementType type = instruction.shape.type;
+  const bool adds = operation == HloOpcode::kAdd && type == ElementType::kF32;
+  const bool is_word = hlo::byte_size(type) == 4 || type == ElementType::kBf16;
+  const bool goes_over_rows = std::equal(sizes.begin() + 1, sizes.end(), extents.begin() + 1);
+  if (!is_word || (operation != HloOpcode::kParameter && !adds) || goes_over_rows) return false;
+  edit_.stand_for(id);
+  const Id update = edit_.reshape(instruction.operands[2], sizes);
+  edit_.finish(adds ? edit_.binary(HloOpcode::kAdd, array, padded(update, extents, *window, 0))
+                    : updated(array, update, *window));
+  return true;
+}
+
+/// A slice or an update, clamped into the array. Updates of whole rows may work in place.
+void RegularGathers::visit_dynamic(Id id) {
+  const HloInstruction instruction = entry().at(id);
+  const bool is_slice = instruction.opcode == HloOpcode::kDynamicSlice;
+  const Id array = instruction.operands[0];
+  const Extents extents = edit_.dimensions(array);
+  const std::size_t first = is_slice ? 1 : 2;
+  Window window{{}, edit_.dimensions(is_slice ? id : instruction.operands[1])};
+  if (instruction.operands.size() != first + extents.size() || extents.empty()) return;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const Numbers& start = known_.of(instruction.operands[first + d]);
+    if (!start) return;
+    window.starts.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>((*start)[0]), 0,
+                                                     extents[d] - window.sizes[d]));
+  }
+  const ElementType type = instruction.shape.type;
+  const bool is_word = hlo::byte_size(type) == 4 || type == ElementType::kBf16;
+  const bool goes_over_rows =
+      std::equal(window.sizes.begin() + 1, window.sizes.end(), extents.begin() + 1);
+  if (!is_slice && (!is_word || goes_over_rows)) return;
+  edit_.stand_for(id);
+  edit_.finish(is_slice ? edit_.slice(array, window.starts, window.limits())
+                        : updated(array, instruction.operands[1], window));
+}
+
+/// The array with a window of it replaced: a pad where it is all the same otherwise, a
+/// concatenation where the window goes over all but one dimension, else a selection.
+Id RegularGathers::updated(Id array, Id update, const Window& window) {
+  const Extents extents = edit_.dimensions(array);
+  if (window.sizes == extents) return update;
+  const std::optional<double> fill = splat_value(entry(), array);
+  if (fill) return padded(update, extents, window, *fill);
+  Extents touched;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (window.sizes[d] != extents[d]) touched.push_back(static_cast<std::int64_t>(d));
+  }
+  if (touched.size() > 1) {
+    return edit_.select(is_inside(extents, window), padded(update, extents, window, 0), array);
+  }
+  const std::int64_t d = touched[0];
+  const auto at = static_cast<std::size_t>(d);
+  const std::int64_t end = window.starts[at] + window.sizes[at];
+  std::vector<Id> parts;
+  if (window.starts[at] > 0) parts.push_back(edit_.take(array, d, 0, window.starts[at], 1));
+  parts.push_back(update);
+  if (end < extents[at]) parts.push_back(edit_.take(array, d, end, extents[at] - end, 1));
+  return edit_.concatenate(parts, d);
+}
+
+Id RegularGathers::padded(Id update, const Extents& extents, const Window& window, double fill) {
+  std::vector<hlo::PaddingDimension> padding(extents.size());
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    padding[d] = {window.starts[d], extents[d] - window.starts[d] - window.sizes[d], 0};
+  }
+  return edit_.pad(update, padding, fill);
+}
+
+/// Where an element of an array lies in a window that is smaller.
+Id RegularGathers::is_inside(const Extents& extents, const Window& window) {
+  Id inside = -1;
+  const auto both = [&](Id condition) {
+    inside = inside < 0 ? condition : edit_.binary(HloOpcode::kAnd, inside, condition);
+  };
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const std::int64_t start = window.starts[d], end = start + window.sizes[d];
+    const auto bound = [&](std::int64_t value) {
+      return edit_.splat(ElementType::kS32, extents, static_cast<double>(value));
+    };
+    if (start == 0 && end == extents[d]) continue;
+    const Id index = edit_.iota(ElementType::kS32, extents, static_cast<std::int64_t>(d));
+    if (start > 0) both(edit_.compare(index, bound(start), hlo::ComparisonDirection::kGe));
+    if (end < extents[d]) both(edit_.compare(index, bound(end), hlo::ComparisonDirection::kLt));
+  }
+  return inside;
 }
 
 }  // namespace

@@ -8,12 +8,15 @@ namespace tpu::compiler {
 /// itself (a constant, or computed from iotas) are written as slices, repetitions and reversals
 /// where the indices are regular: images resized to their nearest neighbours, reflected borders,
 /// every other row. The kernels for indices that only the data know move a row per index.
+/// Likewise one window whose place the program states (x[:, :8], x.at[:, :8].set(y) in JAX): a
+/// slice, or what replaces a part of an array, but for whole rows, whose kernel works in place.
 ///
 /// Indices are worked out when compiling, up to 8192 of them, rounded as the program would. Regular
 /// are up to 16 pieces of evenly spaced indices, each of which may be repeated.
 ///
 /// Needs: no calls; layouts not assigned yet. Before rewrite_indexed_access.
-/// Leaves: gathers and scatters whose indices are not known, lie outside or have no such order.
+/// Leaves: gathers, scatters, slices and updates whose indices are not known, lie outside or have
+/// no such order.
 void rewrite_regular_gathers(hlo::Module& module);
 
 }  // namespace tpu::compiler
