@@ -2,14 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::regular_gathers_test {
 namespace {
 
-/// Checks values in the interpreter and on the machine; the gathers and scatters that are left.
-std::size_t left_of(const std::string& text) {
+/// Checks values in the interpreter and on the machine; the module behind the pass.
+hlo::Module rewritten(const std::string& text) {
   const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
   hlo::verify(before);
   hlo::Module after = before;
@@ -24,10 +27,21 @@ std::size_t left_of(const std::string& text) {
   const reference::Value found = reference::Interpreter(after).run(arguments);
   EXPECT_LE(distance(numbers_of(found), numbers_of(wanted)), 1e-6) << text;
   check_hlo(text);
-  const std::vector<hlo::HloInstruction>& all = after.entry_computation().instructions;
-  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const auto& i) {
-    return i.opcode == hlo::HloOpcode::kGather || i.opcode == hlo::HloOpcode::kScatter;
+  return after;
+}
+
+std::size_t count(const hlo::Module& module, std::initializer_list<hlo::HloOpcode> opcodes) {
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const auto& i) {
+    return std::find(opcodes.begin(), opcodes.end(), i.opcode) != opcodes.end();
   }));
+}
+
+/// The accesses by index that are left.
+std::size_t left_of(const std::string& text) {
+  return count(rewritten(text),
+               {hlo::HloOpcode::kGather, hlo::HloOpcode::kScatter, hlo::HloOpcode::kDynamicSlice,
+                hlo::HloOpcode::kDynamicUpdateSlice});
 }
 
 TEST(RegularGathers, NearestNeighboursOfAnImageAreRepetitions) {
@@ -104,6 +118,100 @@ ENTRY main {
 }
 )"),
             2U);
+}
+
+/// One window at [5, 2] of the last two dimensions, whose place JAX writes as a concatenation.
+std::string one_window(const std::string& body) {
+  return "HloModule m\n"
+         "set { a = f32[] parameter(0)  ROOT b = f32[] parameter(1) }\n"
+         "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
+         "max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }\n"
+         "ENTRY main {\n  x = f32[3,8,9] parameter(0)\n  u = f32[3,2,4] parameter(1)\n"
+         "  five = s32[1] constant({5})\n  two = s32[1] constant({2})\n"
+         "  place = s32[2] concatenate(five, two), dimensions={0}\n  zero = f32[] constant(0)\n"
+         "  zeros = f32[3,8,9] broadcast(zero), dimensions={}\n" +
+         body + "}\n";
+}
+
+std::string scatter_of(const std::string& array, const std::string& indices,
+                       const std::string& combiner) {
+  return "scatter(" + array + ", " + indices +
+         ", u), update_window_dims={0,1,2}, inserted_window_dims={}, "
+         "scatter_dims_to_operand_dims={1,2}, index_vector_dim=0, to_apply=" +
+         combiner;
+}
+
+TEST(RegularGathers, AWindowAtAKnownPlaceIsASlice) {
+  const hlo::Module gather =
+      rewritten(one_window("  ROOT y = f32[3,2] gather(x, place), offset_dims={0,1}, "
+                           "collapsed_slice_dims={2}, start_index_map={1,2}, index_vector_dim=0, "
+                           "slice_sizes={3,2,1}\n"));
+  EXPECT_EQ(count(gather, {hlo::HloOpcode::kGather}), 0U);
+  EXPECT_EQ(count(gather, {hlo::HloOpcode::kSlice}), 1U);
+  // Clamped: the window would begin at 7 of 8 rows, and at -1.
+  const hlo::Module slice = rewritten(
+      one_window("  a = s32[] constant(0)\n  b = s32[] constant(7)\n  c = s32[] constant(-1)\n"
+                 "  ROOT y = f32[3,2,4] dynamic-slice(x, a, b, c), dynamic_slice_sizes={3,2,4}\n"));
+  EXPECT_EQ(count(slice, {hlo::HloOpcode::kDynamicSlice}), 0U);
+  EXPECT_EQ(count(slice, {hlo::HloOpcode::kSlice}), 1U);
+  // A gather is clamped, too.
+  EXPECT_EQ(
+      left_of(one_window("  far = s32[2] constant({7,6})\n  ROOT y = f32[3,2,4] gather(x, far), "
+                         "offset_dims={0,1,2}, collapsed_slice_dims={}, start_index_map={1,2}, "
+                         "index_vector_dim=0, slice_sizes={3,2,4}\n")),
+      0U);
+}
+
+TEST(RegularGathers, AWindowIsReplacedWithoutAnIndex) {
+  using hlo::HloOpcode;
+  const auto set = [](const std::string& array) {
+    return rewritten(
+        one_window("  ROOT y = f32[3,8,9] " + scatter_of(array, "place", "set") + "\n"));
+  };
+  const hlo::Module selected = set("x"), padded = set("zeros");
+  EXPECT_EQ(count(selected, {HloOpcode::kScatter}), 0U);
+  EXPECT_EQ(count(selected, {HloOpcode::kSelect}), 1U);
+  // From 5 up to 7 of 8, and from 2 up to 6 of 9.
+  EXPECT_EQ(count(selected, {HloOpcode::kCompare}), 4U);
+  EXPECT_EQ(count(padded, {HloOpcode::kPad}), 1U);
+  EXPECT_EQ(count(padded, {HloOpcode::kSelect, HloOpcode::kScatter}), 0U);
+  const hlo::Module added =
+      rewritten(one_window("  ROOT y = f32[3,8,9] " + scatter_of("x", "place", "add") + "\n"));
+  EXPECT_EQ(count(added, {HloOpcode::kScatter, HloOpcode::kSelect}), 0U);
+  EXPECT_EQ(count(added, {HloOpcode::kAdd}), 1U);
+  const hlo::Module update =
+      rewritten(one_window("  a = s32[] constant(0)\n  b = s32[] constant(6)\n"
+                           "  ROOT y = f32[3,8,9] dynamic-update-slice(x, u, a, b, b)\n"));
+  EXPECT_EQ(count(update, {HloOpcode::kDynamicUpdateSlice}), 0U);
+  // Up to the last rows and clamped to the last columns: a comparison each.
+  EXPECT_EQ(count(update, {HloOpcode::kCompare}), 2U);
+}
+
+TEST(RegularGathers, AWindowOfAllButOneDimensionIsAPartOfAConcatenation) {
+  using hlo::HloOpcode;
+  const auto update = [](const std::string& sizes, const std::string& starts) {
+    return rewritten("HloModule m\nENTRY main {\n  x = f32[3,8,9] parameter(0)\n  u = f32[" +
+                     sizes +
+                     "] parameter(1)\n  z = s32[] constant(0)\n  two = s32[] constant(2)\n"
+                     "  ROOT y = f32[3,8,9] dynamic-update-slice(x, u, " +
+                     starts + ")\n}\n");
+  };
+  const hlo::Module middle = update("3,4,9", "z, two, z"), begin = update("3,4,9", "z, z, z");
+  EXPECT_EQ(count(middle, {HloOpcode::kConcatenate}), 1U);
+  EXPECT_EQ(count(middle, {HloOpcode::kSlice}), 2U);
+  EXPECT_EQ(count(begin, {HloOpcode::kSlice}), 1U);
+  EXPECT_EQ(count(update("3,8,9", "z, z, z"), {HloOpcode::kConcatenate}), 0U);
+  // Whole rows of the array: a kernel that may work in place.
+  EXPECT_EQ(count(update("1,8,9", "two, z, z"), {HloOpcode::kDynamicUpdateSlice}), 1U);
+}
+
+/// Nothing is scattered to a window that reaches beyond the array; other combiners keep a kernel.
+TEST(RegularGathers, AWindowThatReachesBeyondOrIsCombinedOtherwiseStays) {
+  EXPECT_EQ(left_of(one_window("  far = s32[2] constant({7,2})\n  ROOT y = f32[3,8,9] " +
+                               scatter_of("x", "far", "set") + "\n")),
+            1U);
+  EXPECT_EQ(left_of(one_window("  ROOT y = f32[3,8,9] " + scatter_of("x", "place", "max") + "\n")),
+            1U);
 }
 
 }  // namespace

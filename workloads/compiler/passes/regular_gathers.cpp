@@ -212,7 +212,9 @@ class RegularGathers {
   void visit_scatter(Id id);
   void visit_dynamic(Id id);
   bool visit_one_window(Id id);
-  std::optional<Window> window_of(const HloInstruction& instruction, const Extents& sizes);
+  Extents window_sizes(const HloInstruction& instruction) const;
+  std::optional<Window> window_of(const HloInstruction& instruction);
+  bool may_be_written(const HloInstruction& update, const Window& window) const;
   Id updated(Id array, Id update, const Window& window);
   Id padded(Id update, const Extents& extents, const Window& window, double fill);
   Id is_inside(const Extents& extents, const Window& window);
@@ -359,9 +361,25 @@ void RegularGathers::visit_scatter(Id id) {
   edit_.finish(edit_.convert(sum, type));
 }
 
-/// The window of a gather or scatter that has one index; none: it has more, or data decides.
-std::optional<Window> RegularGathers::window_of(const HloInstruction& instruction,
-                                                const Extents& sizes) {
+/// Extents of what one index of a gather reads, or of a scatter writes, in the array's dimensions.
+Extents RegularGathers::window_sizes(const HloInstruction& instruction) const {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  if (instruction.opcode == HloOpcode::kGather) return dims.slice_sizes;
+  const Extents& left_out = dims.collapsed_slice_dims;
+  const Extents updates = edit_.dimensions(instruction.operands[2]);
+  Extents sizes(edit_.dimensions(instruction.operands[0]).size(), 1);
+  std::size_t offset = 0;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const bool is_one =
+        std::find(left_out.begin(), left_out.end(), static_cast<std::int64_t>(d)) != left_out.end();
+    if (!is_one) sizes[d] = updates[static_cast<std::size_t>(dims.offset_dims[offset++])];
+  }
+  return sizes;
+}
+
+/// The window of a gather or scatter that has one index; none: it has more, data decides, or
+/// nothing is scattered there. What is gathered is clamped into the array.
+std::optional<Window> RegularGathers::window_of(const HloInstruction& instruction) {
   const hlo::GatherDimensions& dims = instruction.gather;
   const Id indices = instruction.operands[1];
   if (!dims.operand_batching_dims.empty() || dims.start_index_map.empty() ||
@@ -371,62 +389,54 @@ std::optional<Window> RegularGathers::window_of(const HloInstruction& instructio
   }
   const Numbers& numbers = known_.of(indices);
   if (!numbers) return std::nullopt;
-  Window window{Extents(sizes.size(), 0), sizes};
+  const Extents extents = edit_.dimensions(instruction.operands[0]);
+  Window window{Extents(extents.size(), 0), window_sizes(instruction)};
   for (std::size_t i = 0; i < numbers->size(); ++i) {
     const auto d = static_cast<std::size_t>(dims.start_index_map[i]);
-    window.starts[d] = static_cast<std::int64_t>((*numbers)[i]);
+    const std::int64_t start = static_cast<std::int64_t>((*numbers)[i]);
+    window.starts[d] = std::clamp<std::int64_t>(start, 0, extents[d] - window.sizes[d]);
+    if (window.starts[d] != start && instruction.opcode == HloOpcode::kScatter) {
+      return std::nullopt;
+    }
   }
   return window;
+}
+
+/// Whether an update is one that selects or moves elements: of words or bf16, and not of whole rows
+/// of the array, whose kernel may work in place.
+bool RegularGathers::may_be_written(const HloInstruction& update, const Window& window) const {
+  const ElementType type = update.shape.type;
+  const Extents extents = edit_.dimensions(update.operands[0]);
+  return (hlo::byte_size(type) == 4 || type == ElementType::kBf16) &&
+         !std::equal(window.sizes.begin() + 1, window.sizes.end(), extents.begin() + 1);
 }
 
 /// Whether it is a gather or a scatter of one window, and was rewritten.
 bool RegularGathers::visit_one_window(Id id) {
   const HloInstruction instruction = entry().at(id);
-  const bool is_gather = instruction.opcode == HloOpcode::kGather;
-  const hlo::GatherDimensions& dims = instruction.gather;
-  const Id array = instruction.operands[0];
-  const Extents extents = edit_.dimensions(array);
-  Extents sizes(extents.size(), 1);
-  if (is_gather) {
-    sizes = dims.slice_sizes;
-  } else {
-    auto offset = dims.offset_dims.begin();
-    for (std::size_t d = 0; d < sizes.size(); ++d) {
-      const Extents& left_out = dims.collapsed_slice_dims;
-      if (std::find(left_out.begin(), left_out.end(), static_cast<std::int64_t>(d)) !=
-          left_out.end()) {
-        continue;
-      }
-      sizes[d] = edit_.dimensions(instruction.operands[2])[static_cast<std::size_t>(*offset++)];
-    }
-  }
-  std::optional<Window> window = window_of(instruction, sizes);
+  const std::optional<Window> window = window_of(instruction);
   if (!window) return false;
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    std::int64_t& start = window->starts[d];
-    if (is_gather) start = std::clamp<std::int64_t>(start, 0, extents[d] - sizes[d]);
-    if (start < 0 || start + sizes[d] > extents[d]) return false;  // Nothing is scattered.
-  }
-  if (is_gather) {
+  const Id array = instruction.operands[0];
+  if (instruction.opcode == HloOpcode::kGather) {
     edit_.stand_for(id);
     edit_.finish(edit_.reshape(edit_.slice(array, window->starts, window->limits()),
                                instruction.shape.dimensions));
     return true;
   }
-  const HloOpcode operation = combining_operation(module_.computation(instruction.called.at(0)));
-  const ElementType type = instruction.shape.type;
-  const bool adds = operation == HloOpcode::kAdd && type == ElementType::kF32;
-  const bool is_word = hlo::byte_size(type) == 4 || type == ElementType::kBf16;
-  const bool goes_over_rows = std::equal(sizes.begin() + 1, sizes.end(), extents.begin() + 1);
-  if (!is_word || (operation != HloOpcode::kParameter && !adds) || goes_over_rows) return false;
+  const HloOpcode operation = scatter_operation(module_.computation(instruction.called.at(0)));
+  const bool adds = operation == HloOpcode::kAdd && instruction.shape.type == ElementType::kF32;
+  if ((operation != HloOpcode::kParameter && !adds) || !may_be_written(instruction, *window)) {
+    return false;
+  }
   edit_.stand_for(id);
-  const Id update = edit_.reshape(instruction.operands[2], sizes);
+  const Extents extents = edit_.dimensions(array);
+  const Id update = edit_.reshape(instruction.operands[2], window->sizes);
   edit_.finish(adds ? edit_.binary(HloOpcode::kAdd, array, padded(update, extents, *window, 0))
                     : updated(array, update, *window));
   return true;
 }
 
-/// A slice or an update, clamped into the array. Updates of whole rows may work in place.
+/// A slice or an update, clamped into the array.
 void RegularGathers::visit_dynamic(Id id) {
   const HloInstruction instruction = entry().at(id);
   const bool is_slice = instruction.opcode == HloOpcode::kDynamicSlice;
@@ -441,11 +451,7 @@ void RegularGathers::visit_dynamic(Id id) {
     window.starts.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>((*start)[0]), 0,
                                                      extents[d] - window.sizes[d]));
   }
-  const ElementType type = instruction.shape.type;
-  const bool is_word = hlo::byte_size(type) == 4 || type == ElementType::kBf16;
-  const bool goes_over_rows =
-      std::equal(window.sizes.begin() + 1, window.sizes.end(), extents.begin() + 1);
-  if (!is_slice && (!is_word || goes_over_rows)) return;
+  if (!is_slice && !may_be_written(instruction, window)) return;
   edit_.stand_for(id);
   edit_.finish(is_slice ? edit_.slice(array, window.starts, window.limits())
                         : updated(array, instruction.operands[1], window));
