@@ -85,6 +85,18 @@ TEST(Embedding, TablesThatDoNotFitVmemGiveRowsByDmasOfTheirOwn) {
   check(true, {1000, 130, 1500, -3, 1010}, with_vmem(512 << 10));
 }
 
+/// Of 32 rows the pairs that they stand in and the tiles that they become, two buffers each, beside
+/// 64 KiB for what finds no register; of a byte less VMEM, half of the lanes of all rows.
+TEST(Embedding, RowsThatAreTooLongAreGatheredInParts) {
+  const std::uint64_t whole = 2 * 32 * 12 * (2 + 1) * 512 + (64 << 10);
+  const auto at_once = check(true, {2000, 1500, 50, -3, 2010}, with_vmem(whole));
+  EXPECT_EQ(at_once.vmem_bytes, (2 * 32 * 12 * (2 + 1) + 8U) * 512);
+  const auto halves = check(true, {2000, 1500, 50, -3, 2010}, with_vmem(whole - 1));
+  EXPECT_EQ(halves.vmem_bytes, (2 * 32 * 6 * (2 + 1) + 8U) * 512);
+  check(true, {2000, 1500, 1100, 0, 2000}, with_vmem(256 << 10));
+  check(true, {2000, 1500, 50, 0, 2000}, with_vmem(256 << 10), ElementType::kBf16);
+}
+
 /// As many lanes of all rows as fit beside two buffers of 64 rows, a spare row and 64 KiB for what
 /// finds no register; of a byte less VMEM, half of them.
 TEST(Embedding, OfATableAsManyLanesAsFitStandInVmemForAGather) {

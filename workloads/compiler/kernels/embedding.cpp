@@ -23,6 +23,8 @@ using isa::Opcode;
 /// Indices that stand in SMEM at a time: a register's worth of a rank-1 array, four granules.
 constexpr std::int64_t kIndices = 1024;
 constexpr std::int64_t kIndexGranules = 4;
+/// Of VMEM, for what finds no register.
+constexpr std::int64_t kReserveBytes = 64 << 10;
 
 /// A table [rows, width], indices [count] and rows [count, width] that are taken from it or added
 /// to it.
@@ -131,17 +133,24 @@ VReg packed_pair(KernelBuilder& builder, VReg even, VReg even_shift, VReg odd, V
 
 /// Gather of rows from a table in HBM. A granule holds two rows of a tile, so that a DMA of a
 /// granule per lane tile brings the pair of rows (of bf16 four rows) in which the wanted one
-/// stands; 32 such DMAs are under way while the 32 rows before are put together to tiles.
+/// stands; 32 such DMAs are under way while the 32 rows before are put together to tiles. Rows of
+/// which VMEM does not hold so many are gathered in parts, some lane tiles of all rows at a time.
 class GatherKernel {
  public:
   GatherKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
                const Target& target)
-      : shapes_(shapes), builder_(instruction.name, target) {}
+      : shapes_(shapes), builder_(instruction.name, target) {
+    const std::int64_t rows =
+        (static_cast<std::int64_t>(target.vmem_bytes) - kReserveBytes) / isa::kVmemRowBytes;
+    width_ = std::min(shapes.lane_tiles, rows / (6 * kGroup));
+    while (shapes.lane_tiles % width_ != 0) --width_;
+  }
 
   LoweredKernel emit();
 
  private:
   static constexpr std::int64_t kGroup = 32;  ///< Rows of the result.
+  void emit_part();
   void emit_chunk(Index chunk, std::int64_t groups);
   void start_group(Index group);
   void assemble(Index group);
@@ -151,26 +160,37 @@ class GatherKernel {
 
   EmbeddingShapes shapes_;
   KernelBuilder builder_;
+  std::int64_t width_;  ///< Lane tiles of a part.
   std::unique_ptr<IndexWords> indices_;
-  SReg table_, result_;
+  SReg table_, result_;  ///< Of the part.
   VmemRegion pairs_, tiles_;
-  BoxDma pair_dma_;
+  BoxDma pair_dma_, result_dma_;
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
 };
 
 LoweredKernel GatherKernel::emit() {
-  table_ = builder_.operand(0);
-  const SReg indices = builder_.operand(1);
-  result_ = builder_.operand(2);
+  const SReg table = builder_.operand(0), indices = builder_.operand(1);
+  const SReg result = builder_.operand(2);
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices);
-  const auto rows = static_cast<std::uint64_t>(2 * kGroup * shapes_.lane_tiles);
+  const auto rows = static_cast<std::uint64_t>(2 * kGroup * width_);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
-  pair_dma_ = BoxDma(builder_, true,
-                     {1, static_cast<std::uint32_t>(shapes_.lane_tiles),
-                      static_cast<std::uint32_t>(shapes_.tile_granules())});
+  pair_dma_ = BoxDma(
+      builder_, true,
+      {1, static_cast<std::uint32_t>(width_), static_cast<std::uint32_t>(shapes_.tile_granules())});
+  result_dma_ = BoxDma(builder_, false, lane_tiles_box(kGroup / 8, width_, shapes_));
+  repeat(builder_, shapes_.lane_tiles / width_, [&](Index part) {
+    const Index right = multiply(builder_, part, shapes_.tile_granules() * width_);
+    table_ = right.reg ? builder_.add(table, right.reg) : table;
+    result_ = right.reg ? builder_.add(result, right.reg) : result;
+    emit_part();
+  });
+  return lowered_kernel(builder_);
+}
+
+void GatherKernel::emit_part() {
   const std::int64_t full = shapes_.count / kIndices;
   if (full > 0) {
     repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kGroup); });
@@ -178,14 +198,13 @@ LoweredKernel GatherKernel::emit() {
   if (shapes_.count % kIndices != 0) {
     emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup));
   }
-  return lowered_kernel(builder_);
 }
 
 SReg GatherKernel::row_of(Index i) { return indices_->clamped(i, shapes_.table_rows); }
 
 void GatherKernel::start_group(Index group) {
   const Index parity = modulo_power_of_two(builder_, group, 1);
-  const Index buffer = multiply(builder_, parity, 2 * kGroup * shapes_.lane_tiles);
+  const Index buffer = multiply(builder_, parity, 2 * kGroup * width_);
   builder_.loop(kGroup / 8, [&](SReg part) {
     const Index first =
         add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
@@ -196,9 +215,8 @@ void GatherKernel::start_group(Index group) {
                        static_cast<std::uint32_t>(shapes_.tile_granules() * shapes_.lane_tiles));
       const SReg pair = builder_.shift_right(builder_.and_(row, 7), shapes_.packed ? 2 : 1);
       const SReg place = builder_.add(table_, builder_.add(tile_row, pair));
-      const Index to =
-          add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
-      pair_dma_.start(place, at(pairs_, to.plus(i * 2 * shapes_.lane_tiles)),
+      const Index to = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * width_));
+      pair_dma_.start(place, at(pairs_, to.plus(i * 2 * width_)),
                       to_operand(builder_, parity.plus(load_flag_)));
     }
   });
@@ -207,29 +225,26 @@ void GatherKernel::start_group(Index group) {
 void GatherKernel::assemble(Index group) {
   const std::int64_t tile_rows = shapes_.tile_rows();
   const Index parity = modulo_power_of_two(builder_, group, 1);
-  const Index buffer = multiply(builder_, parity, 2 * kGroup * shapes_.lane_tiles);
-  const Index target = multiply(builder_, parity, kGroup / 8 * tile_rows * shapes_.lane_tiles);
+  const Index buffer = multiply(builder_, parity, 2 * kGroup * width_);
+  const Index target = multiply(builder_, parity, kGroup / 8 * tile_rows * width_);
   builder_.loop(kGroup / 8, [&](SReg part) {
     const Index first =
         add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
     std::vector<SReg> from;
-    const Index pairs =
-        add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * shapes_.lane_tiles));
+    const Index pairs = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * width_));
     for (std::int64_t i = 0; i < 8; ++i) {
       const SReg number = row_of(first.plus(i));
       const SReg odd = builder_.and_(shapes_.packed ? builder_.shift_right(number, 1) : number, 1);
-      const Index row = add(builder_, {odd, 0}, pairs.plus(i * 2 * shapes_.lane_tiles));
+      const Index row = add(builder_, {odd, 0}, pairs.plus(i * 2 * width_));
       from.push_back(builder_.add(row.reg, row.offset));
     }
-    const Index tiles =
-        add(builder_, target, multiply(builder_, {part, 0}, tile_rows * shapes_.lane_tiles));
+    const Index tiles = add(builder_, target, multiply(builder_, {part, 0}, tile_rows * width_));
     std::vector<VReg> shifts;
     for (std::int64_t i = 0; shapes_.packed && i < 8; ++i) {
       shifts.push_back(shift_of_packed(builder_, row_of(first.plus(i))));
     }
-    const std::int64_t together =
-        shapes_.packed ? std::gcd(shapes_.lane_tiles, std::int64_t{4}) : 1;
-    repeat(builder_, shapes_.lane_tiles / together, [&](Index group_of_tiles) {
+    const std::int64_t together = shapes_.packed ? std::gcd(width_, std::int64_t{4}) : 1;
+    repeat(builder_, width_ / together, [&](Index group_of_tiles) {
       for (std::int64_t i = 0; i < together; ++i) {
         const Index lane_tile = multiply(builder_, group_of_tiles, together).plus(i);
         assemble_tile(from, shifts, multiply(builder_, lane_tile, 2),
@@ -262,7 +277,8 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   indices_->load(chunk);
   const std::int64_t tile_rows = ceil_divide(shapes_.count, 8);
   const std::int64_t row_granules = shapes_.tile_granules() * shapes_.lane_tiles;
-  const std::int64_t buffer_rows = kGroup / 8 * shapes_.tile_rows() * shapes_.lane_tiles;
+  const std::int64_t part_granules = shapes_.tile_granules() * width_;
+  const std::int64_t buffer_rows = kGroup / 8 * shapes_.tile_rows() * width_;
   const auto begin_of = [=](Index group) {  // Tile row of the result.
     return add(builder_, multiply(builder_, chunk, kIndices / 8),
                multiply(builder_, group, kGroup / 8));
@@ -271,21 +287,21 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   load.flag = load_flag_;
   load.is_straight = false;
   load.start = [this](Index group, Index) { start_group(group); };
-  load.granules = [this](Index) { return kGroup * shapes_.lane_tiles; };
+  load.granules = [this](Index) { return kGroup * width_; };
   store.flag = store_flag_;
   store.granules = [=](Index group) -> ScalarOperand {
     const Index begin = begin_of(group);
     if (begin.is_constant()) {
-      return std::min(kGroup / 8, tile_rows - begin.offset) * row_granules;
+      return std::min(kGroup / 8, tile_rows - begin.offset) * part_granules;
     }
     const SReg left = builder_.sub(tile_rows, to_operand(builder_, begin));
-    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(row_granules));
+    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(part_granules));
   };
   store.start = [=](Index group, Index parity) {
     const Index place = multiply(builder_, begin_of(group), row_granules);
-    builder_.dma_out(at(tiles_, multiply(builder_, parity, buffer_rows)),
-                     builder_.add(result_, to_operand(builder_, place)), store.granules(group),
-                     to_operand(builder_, parity.plus(store_flag_)));
+    result_dma_.start(builder_.add(result_, to_operand(builder_, place)),
+                      at(tiles_, multiply(builder_, parity, buffer_rows)),
+                      to_operand(builder_, parity.plus(store_flag_)), store.granules(group));
   };
   BlockPipeline(builder_, {groups}, load, store).run([this](Index group, Index) {
     assemble(group);
@@ -298,7 +314,6 @@ constexpr std::int64_t kRowGroup = 64;
 /// Tiles of a table that VMEM holds beside the two buffers of such rows of this width, a scatter's
 /// spare row and what finds no register.
 std::int64_t tiles_beside_rows(std::int64_t width, std::int64_t tile_bytes, const Target& target) {
-  constexpr std::int64_t kReserveBytes = 64 << 10;
   const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kReserveBytes;
   return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / tile_bytes;
 }

@@ -37,6 +37,7 @@ class CopySteps {
   void split_copy(InstructionId id);
   void split_concatenation(InstructionId id);
   void split_reshape(InstructionId id);
+  void split_pad(InstructionId id);
   bool is_large(const hlo::Shape& shape) const {
     return static_cast<std::uint64_t>(shape.padded_bytes()) >= target_.vmem_bytes / 8;
   }
@@ -60,6 +61,7 @@ void CopySteps::visit(InstructionId id) {
   if (entry_.at(id).opcode == HloOpcode::kCopy) split_copy(id);
   if (entry_.at(id).opcode == HloOpcode::kConcatenate) split_concatenation(id);
   if (entry_.at(id).opcode == HloOpcode::kReshape) split_reshape(id);
+  if (entry_.at(id).opcode == HloOpcode::kPad) split_pad(id);
 }
 
 void CopySteps::split_copy(InstructionId id) {
@@ -126,6 +128,26 @@ void CopySteps::split_reshape(InstructionId id) {
   const bool begins = has_kernel(first);
   second.operands = {append(entry_, std::move(first))};
   if (begins && has_kernel(second)) entry_.at(id) = std::move(second);
+}
+
+void CopySteps::split_pad(InstructionId id) {
+  const HloInstruction whole = entry_.at(id);
+  if (whole.shape.rank() < 2 || !is_large(whole.shape) || has_kernel(whole)) return;
+  std::vector<std::size_t> padded;  ///< From the outermost dimension on.
+  for (std::int64_t d : major_to_minor(whole.shape)) {
+    const hlo::PaddingDimension& p = whole.padding[static_cast<std::size_t>(d)];
+    if (p.low != 0 || p.high != 0 || p.interior != 0) padded.push_back(static_cast<std::size_t>(d));
+  }
+  if (padded.size() < 2) return;
+  HloInstruction first = whole;
+  first.name += ".step";
+  first.padding[padded[0]] = {};
+  first.shape.dimensions[padded[0]] = entry_.at(whole.operands[0]).shape.dimensions[padded[0]];
+  const InstructionId step = append(entry_, std::move(first));
+  HloInstruction& last = entry_.at(id);
+  for (std::size_t i = 1; i < padded.size(); ++i) last.padding[padded[i]] = {};
+  last.operands[0] = step;
+  visit(step);
 }
 
 }  // namespace

@@ -216,6 +216,7 @@ class RegularGathers {
   std::optional<Window> window_of(const HloInstruction& instruction);
   bool may_be_written(const HloInstruction& update, const Window& window) const;
   Id updated(Id array, Id update, const Window& window);
+  Id joined(Id array, Id update, std::int64_t dimension, const Window& window);
   Id padded(Id update, const Extents& extents, const Window& window, double fill);
   Id is_inside(const Extents& extents, const Window& window);
   std::optional<std::vector<TablePiece>> pieces_of(const HloInstruction& instruction,
@@ -431,7 +432,8 @@ bool RegularGathers::visit_one_window(Id id) {
   edit_.stand_for(id);
   const Extents extents = edit_.dimensions(array);
   const Id update = edit_.reshape(instruction.operands[2], window->sizes);
-  edit_.finish(adds ? edit_.binary(HloOpcode::kAdd, array, padded(update, extents, *window, 0))
+  const Id zeros = adds ? edit_.splat(ElementType::kF32, extents, 0) : -1;
+  edit_.finish(adds ? edit_.binary(HloOpcode::kAdd, array, updated(zeros, update, *window))
                     : updated(array, update, *window));
   return true;
 }
@@ -457,27 +459,48 @@ void RegularGathers::visit_dynamic(Id id) {
                         : updated(array, instruction.operands[1], window));
 }
 
-/// The array with a window of it replaced: a pad where it is all the same otherwise, a
-/// concatenation where the window goes over all but one dimension, else a selection.
+/// The array with a window of it replaced. One that goes over all but one dimension is a part of a
+/// concatenation; one in an array that is the same everywhere is padded. Else elements are selected
+/// by their place, from what is repeated along dimensions of which the window has one element.
 Id RegularGathers::updated(Id array, Id update, const Window& window) {
   const Extents extents = edit_.dimensions(array);
-  if (window.sizes == extents) return update;
-  const std::optional<double> fill = splat_value(entry(), array);
-  if (fill) return padded(update, extents, window, *fill);
-  Extents touched;
+  Extents ones, others, whole_or_others;
   for (std::size_t d = 0; d < extents.size(); ++d) {
-    if (window.sizes[d] != extents[d]) touched.push_back(static_cast<std::int64_t>(d));
+    const auto dimension = static_cast<std::int64_t>(d);
+    const bool is_touched = window.sizes[d] != extents[d];
+    const bool is_one = is_touched && window.sizes[d] == 1;
+    if (is_one) ones.push_back(dimension);
+    if (is_touched && !is_one) others.push_back(dimension);
+    if (!is_one) whole_or_others.push_back(dimension);
   }
-  if (touched.size() > 1) {
-    return edit_.select(is_inside(extents, window), padded(update, extents, window, 0), array);
+  if (ones.empty() && others.empty()) return update;
+  if (!others.empty()) {
+    const std::optional<double> fill = splat_value(entry(), array);
+    if (fill) return padded(update, extents, window, *fill);
+    if (others.size() == 1 && ones.empty()) return joined(array, update, others[0], window);
   }
-  const std::int64_t d = touched[0];
+  Window rest;
+  Extents rest_extents;
+  for (std::int64_t d : whole_or_others) {
+    rest.starts.push_back(window.starts[static_cast<std::size_t>(d)]);
+    rest.sizes.push_back(window.sizes[static_cast<std::size_t>(d)]);
+    rest_extents.push_back(extents[static_cast<std::size_t>(d)]);
+  }
+  Id value = edit_.reshape(update, rest.sizes);
+  if (!others.empty()) value = padded(value, rest_extents, rest, 0);
+  if (!ones.empty()) value = edit_.broadcast(value, extents, whole_or_others);
+  return edit_.select(is_inside(extents, window), value, array);
+}
+
+/// What stands before the window along a dimension, the window, and what stands behind it.
+Id RegularGathers::joined(Id array, Id update, std::int64_t d, const Window& window) {
   const auto at = static_cast<std::size_t>(d);
-  const std::int64_t end = window.starts[at] + window.sizes[at];
+  const std::int64_t extent = edit_.dimensions(array)[at];
+  const std::int64_t start = window.starts[at], end = start + window.sizes[at];
   std::vector<Id> parts;
-  if (window.starts[at] > 0) parts.push_back(edit_.take(array, d, 0, window.starts[at], 1));
+  if (start > 0) parts.push_back(edit_.take(array, d, 0, start, 1));
   parts.push_back(update);
-  if (end < extents[at]) parts.push_back(edit_.take(array, d, end, extents[at] - end, 1));
+  if (end < extent) parts.push_back(edit_.take(array, d, end, extent - end, 1));
   return edit_.concatenate(parts, d);
 }
 
@@ -492,18 +515,21 @@ Id RegularGathers::padded(Id update, const Extents& extents, const Window& windo
 /// Where an element of an array lies in a window that is smaller.
 Id RegularGathers::is_inside(const Extents& extents, const Window& window) {
   Id inside = -1;
-  const auto both = [&](Id condition) {
-    inside = inside < 0 ? condition : edit_.binary(HloOpcode::kAnd, inside, condition);
-  };
   for (std::size_t d = 0; d < extents.size(); ++d) {
     const std::int64_t start = window.starts[d], end = start + window.sizes[d];
-    const auto bound = [&](std::int64_t value) {
-      return edit_.splat(ElementType::kS32, extents, static_cast<double>(value));
-    };
     if (start == 0 && end == extents[d]) continue;
     const Id index = edit_.iota(ElementType::kS32, extents, static_cast<std::int64_t>(d));
-    if (start > 0) both(edit_.compare(index, bound(start), hlo::ComparisonDirection::kGe));
-    if (end < extents[d]) both(edit_.compare(index, bound(end), hlo::ComparisonDirection::kLt));
+    const auto where = [&](hlo::ComparisonDirection direction, std::int64_t bound) {
+      const Id condition = edit_.compare(
+          index, edit_.splat(ElementType::kS32, extents, static_cast<double>(bound)), direction);
+      inside = inside < 0 ? condition : edit_.binary(HloOpcode::kAnd, inside, condition);
+    };
+    if (window.sizes[d] == 1) {
+      where(hlo::ComparisonDirection::kEq, start);
+      continue;
+    }
+    if (start > 0) where(hlo::ComparisonDirection::kGe, start);
+    if (end < extents[d]) where(hlo::ComparisonDirection::kLt, end);
   }
   return inside;
 }
