@@ -7,6 +7,7 @@
     tests/jax_differential.py --mixed                       floats, integers and predicates together; indices from data
     tests/jax_differential.py --images                      convolutions with an expression behind them, and their gradients
     tests/jax_differential.py --windows                     sums, means and maxima of windows of any size, and their gradients
+    tests/jax_differential.py --functions                   the functions of jax.numpy, jax.nn, jax.lax, jax.scipy, optax, flax by name
 
 Each program is a function of its seed: one to eight operations of jax.numpy and jax.lax at random shapes and types,
 a third of them behind a gradient, a vmap or a scan. It is lowered by JAX as it is, compiled and run by tpusim with
@@ -35,6 +36,7 @@ try:
     import jax
     import ml_dtypes
     import numpy as np
+    from jax_functions import FUNCTIONS, FunctionProgram
     from jax_mixed_programs import MixedProgram
     from jax_programs import ImageProgram, Program, WindowProgram
 except ImportError as error:
@@ -127,15 +129,16 @@ def judge(program, seed, folder, tpusim, cycles=False):
             outputs = jax.tree_util.tree_leaves(lowered.compile()(*program.arguments))
             if program.for_tpu:  # Factorisations as operations, not as calls of a library of the CPU.
                 lowered = traced.lower(lowering_platforms=("tpu",))
-        except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+        except (TypeError, ValueError, IndexError, ZeroDivisionError, NotImplementedError, AttributeError) as error:
             return "no program", str(error)
         if not all(np.isfinite(np.asarray(o, np.float64)).all() for o in outputs):
             return "not finite", ""
         module, inputs, results = (folder / f"{seed}.{end}" for end in ("pb", "npz", "out.npz"))
         module.write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
-        np.savez(inputs, **{f"arg_{i:03}": plain(a) for i, a in enumerate(program.arguments)})
-        command = [tpusim, "run", str(module), "--cores", "1", "--inputs", str(inputs), "--outputs", str(results),
-                   "--max-cycles", "1000000000"]
+        command = [tpusim, "run", str(module), "--cores", "1", "--outputs", str(results), "--max-cycles", "1000000000"]
+        if program.arguments:
+            np.savez(inputs, **{f"arg_{i:03}": plain(a) for i, a in enumerate(program.arguments)})
+            command += ["--inputs", str(inputs)]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
@@ -155,26 +158,29 @@ def judge(program, seed, folder, tpusim, cycles=False):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
     parser.add_argument("--nested", action="store_true", help="gradients of scans, vmaps of gradients, checkpoints")
     parser.add_argument("--mixed", action="store_true", help="integers, predicates, short types; loops and indices that the data decides")
     parser.add_argument("--images", action="store_true", help="convolutions, what stands behind them, their gradients")
     parser.add_argument("--windows", action="store_true", help="sums, means and maxima of windows of any size, and their gradients")
+    parser.add_argument("--functions", action="store_true", help="each function by name, then its gradient; all of them without --count")
     parser.add_argument("--cycles", action="store_true", help="the same time with values on and off, by blocks and not")
     parser.add_argument("--tpusim", default="build/tpusim")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the programs and values of what is not the same")
     arguments = parser.parse_args()
-    program = (ImageProgram if arguments.images else WindowProgram if arguments.windows else MixedProgram if arguments.mixed else
-               lambda seed: Program(seed, arguments.nested))
+    if arguments.functions:
+        arguments.seed, arguments.count = max(arguments.seed - 1, 0), arguments.count or 2 * len(FUNCTIONS)
+    program = (FunctionProgram if arguments.functions else ImageProgram if arguments.images else WindowProgram if arguments.windows else
+               MixedProgram if arguments.mixed else lambda seed: Program(seed, arguments.nested))
     counts = collections.Counter()
     bad = ("differs", "our bug", "time", "refused", "fault")
     failed = []
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.keep or pathlib.Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.count)
+        seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + (arguments.count or 1000))
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         for seed in seeds:
             try:
@@ -182,8 +188,10 @@ def main():
             except KeyboardInterrupt:  # The table is of what ran so far.
                 break
             counts[word] += 1
-            if word not in ("same", "no program", "not finite"):
-                print(f"{seed}: {word}: {message.strip()[:400]}", flush=True)
+            quiet = ("same",) if arguments.functions else ("same", "no program", "not finite")
+            if word not in quiet:
+                name = f" {FUNCTIONS[seed // 2 % len(FUNCTIONS)]}{' gradient' * (seed % 2)}" if arguments.functions else ""
+                print(f"{seed}{name}: {word}: {message.strip()[:400]}", flush=True)
             elif arguments.only is None:
                 for file in folder.glob(f"{seed}.*"):
                     file.unlink()

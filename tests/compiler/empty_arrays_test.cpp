@@ -36,6 +36,20 @@ TEST(EmptyArrays, WhatOtherOperationsMakeOfThemIsKnown) {
       "  ROOT r = (f32[8], f32[8,5], f32[2,8], f32[8,5], f32[8,5]) tuple(s, d, g, j, u)\n"));
 }
 
+/// jnp.polyadd of equal lengths: an update of all elements, whose place has no coordinates.
+TEST(EmptyArrays, IndicesOfNoCoordinatesAreOfTheWholeArray) {
+  check_hlo(module_of(
+      "  v = f32[4,5] parameter(0)\n  u = f32[4,5] parameter(1)\n  w = f32[3,4,5] parameter(2)\n"
+      "  i = s32[0] constant({})\n  j = s32[3,0] constant({{},{},{}})\n"
+      "  a = f32[4,5] scatter(v, i, u), update_window_dims={0,1}, inserted_window_dims={}, "
+      "scatter_dims_to_operand_dims={}, index_vector_dim=0, to_apply=sum\n"
+      "  b = f32[4,5] scatter(v, j, w), update_window_dims={1,2}, inserted_window_dims={}, "
+      "scatter_dims_to_operand_dims={}, index_vector_dim=1, to_apply=sum\n"
+      "  g = f32[2,5] gather(v, i), offset_dims={0,1}, collapsed_slice_dims={}, "
+      "start_index_map={}, index_vector_dim=0, slice_sizes={2,5}\n"
+      "  ROOT r = (f32[4,5], f32[4,5], f32[2,5]) tuple(a, b, g)\n"));
+}
+
 TEST(EmptyArrays, LoopsCarryThem) {
   check_hlo(
       "HloModule l\nbody {\n  t = (s32[], f32[0,4], f32[4]) parameter(0)\n"

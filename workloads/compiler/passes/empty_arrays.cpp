@@ -118,9 +118,14 @@ class EmptyArrays {
       case HloOpcode::kSelectAndScatter:
         edit_.finish(splat(instruction.operands.at(2), shape));
         return true;
-      case HloOpcode::kDynamicUpdateSlice:
+      case HloOpcode::kGather:
+        return index_by_zero(instruction);
       case HloOpcode::kScatter:
-        // No updates, or all of no element.
+        if (shape.is_tuple() || is_empty_operand(instruction, 0)) return false;
+        if (!is_empty_operand(instruction, 2)) return index_by_zero(instruction);
+        edit_.finish(instruction.operands[0]);
+        return true;
+      case HloOpcode::kDynamicUpdateSlice:
         if (shape.is_tuple() || is_empty_operand(instruction, 0)) return false;
         edit_.finish(instruction.operands[0]);
         return true;
@@ -130,6 +135,26 @@ class EmptyArrays {
       default:
         return false;
     }
+  }
+
+  /// Indices of no coordinates, as of an access to a whole array, have one that is 0.
+  bool index_by_zero(HloInstruction access) {
+    hlo::GatherDimensions& dims = access.gather.edit();
+    Shape indices = at(access.operands[1]).shape;
+    const auto place = static_cast<std::size_t>(dims.index_vector_dim);
+    std::int64_t dimension = 0;
+    const std::vector<std::int64_t>& batch = dims.operand_batching_dims;
+    while (std::find(batch.begin(), batch.end(), dimension) != batch.end()) ++dimension;
+    if (!dims.start_index_map.empty() || place >= indices.dimensions.size() ||
+        dimension == at(access.operands[0]).shape.rank()) {
+      return false;
+    }
+    indices.dimensions[place] = 1;
+    dims.start_index_map = {dimension};
+    access.operands[1] = edit_.splat(indices.type, indices.dimensions, 0);
+    access.name += ".by_zero";
+    edit_.finish(edit_.append_instruction(std::move(access)));
+    return true;
   }
 
   bool become_initial(const HloInstruction& instruction) {
