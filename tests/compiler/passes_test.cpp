@@ -466,6 +466,40 @@ TEST(NarrowDotOperands, LargeConcatenationsInFrontOfProductsAreBf16) {
   EXPECT_EQ(type(1024, "x"), ElementType::kF32);
 }
 
+/// Strides that become features pad an image, split it and pad it again: then it is rounded first.
+/// One kernel that moves it would read as many bytes as the rounding does, reshapes and
+/// transpositions may be none, and who else reads it reads it as it is.
+TEST(NarrowDotOperands, ParametersThatSeveralKernelsMoveAreRoundedFirst) {
+  const auto image_type = [](const std::string& second, const std::string& others) {
+    Module module = hlo::read_hlo_text(
+        "test.hlo",
+        "HloModule narrow\nENTRY main {\n  x = f32[4,6,8,16] parameter(0)\n"
+        "  w = f32[3,3,16,16] parameter(1)\n  z = f32[] constant(0)\n"
+        "  p = f32[4,8,8,16] pad(x, z), padding=0_0x1_1x0_0x0_0\n"
+        "  t = f32[8,4,8,16] transpose(p), dimensions={1,0,2,3}\n"
+        "  u = f32[4,8,8,16] transpose(t), dimensions={1,0,2,3}\n  q = f32[4,8,8,16] " +
+            second +
+            "\n  y = f32[4,6,6,16] convolution(q, w), window={size=3x3}, "
+            "dim_labels=b01f_01io->b01f\n" +
+            others + "\n}\n");
+    compiler::narrow_dot_operands(module);
+    hlo::verify(module);
+    for (const HloInstruction& made : module.entry_computation().instructions) {
+      if (made.opcode != HloOpcode::kConvolution) continue;
+      return module.entry_computation().at(made.operands[0]).shape.type;
+    }
+    return ElementType::kPred;
+  };
+  const std::string two = "reverse(u), dimensions={1}", one = "reshape(u)";
+  const std::string alone = "  ROOT r = f32[4,6,6,16] negate(y)";
+  EXPECT_EQ(image_type(two, alone), ElementType::kBf16);
+  EXPECT_EQ(image_type(one, alone), ElementType::kF32);
+  EXPECT_EQ(image_type(two,
+                       "  n = f32[4,6,8,16] negate(x)\n"
+                       "  ROOT r = (f32[4,6,6,16], f32[4,6,8,16]) tuple(y, n)"),
+            ElementType::kF32);
+}
+
 TEST(ProductOperands, ParametersAreReadUnroundedByFewDots) {
   for (const int readers : {1, 2, 3}) {
     GraphBuilder graph("rounded");
