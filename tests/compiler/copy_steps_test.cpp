@@ -73,17 +73,19 @@ TEST(CopySteps, LongRowsComeOneByOne) {
   }
 }
 
-/// No dimension but the lanes' stays in place, and the result does not fit VMEM.
+/// No dimension but the lanes' one tile stays in place, and the result does not fit VMEM.
 TEST(CopySteps, APadAlongAllLongDimensionsBecomesTwo) {
-  for (const std::string padding : {"3_11x4_40x0_0", "3_11x4_1_2x0_0", "-1_15x4_40x0_0"}) {
-    GraphCase graph = case_of(
-        hlo::read_hlo_text("pads.hlo",
-                           "HloModule pads\nENTRY main {\n  x = f32[2,20,256] parameter(0)\n"
-                           "  n = f32[2,20,256] negate(x)\n  z = f32[] constant(3)\n"
-                           "  ROOT y = f32[16," +
-                               std::string(padding == "3_11x4_1_2x0_0" ? "63" : "64") +
-                               ",256] pad(n, z), padding=" + padding + "\n}\n"),
-        5);
+  for (const auto& [padding, rows] : {std::pair<std::string, int>{"30_16x4_40x0_0", 64},
+                                      {"30_16x4_1_2x0_0", 63},
+                                      {"-1_47x4_40x0_0", 64}}) {
+    GraphCase graph =
+        case_of(hlo::read_hlo_text(
+                    "pads.hlo",
+                    "HloModule pads\nENTRY main {\n  x = f32[2,20,128] parameter(0)\n"
+                    "  n = f32[2,20,128] negate(x)\n  z = f32[] constant(3)\n"
+                    "  ROOT y = f32[48," +
+                        std::to_string(rows) + ",128] pad(n, z), padding=" + padding + "\n}\n"),
+                5);
     graph.machine.core.vmem_mib = 1;
     const Verdict verdict = check_graph(graph);
     EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << padding << verdict.message;

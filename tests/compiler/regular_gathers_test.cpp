@@ -205,6 +205,26 @@ TEST(RegularGathers, AWindowOfAllButOneDimensionIsAPartOfAConcatenation) {
   EXPECT_EQ(count(update("1,8,9", "two, z, z"), {HloOpcode::kDynamicUpdateSlice}), 1U);
 }
 
+/// x.at[:, 5].set(y): elements are selected by their place out of what is repeated; no pad.
+TEST(RegularGathers, AWindowOfOneRowIsRepeated) {
+  using hlo::HloOpcode;
+  const auto update = [](const std::string& sizes, const std::string& starts) {
+    return rewritten("HloModule m\nENTRY main {\n  x = f32[3,8,9] parameter(0)\n  u = f32[" +
+                     sizes +
+                     "] parameter(1)\n  z = s32[] constant(0)\n  two = s32[] constant(2)\n"
+                     "  ROOT y = f32[3,8,9] dynamic-update-slice(x, u, " +
+                     starts + ")\n}\n");
+  };
+  const hlo::Module row = update("3,1,9", "z, two, z"), element = update("1,1,1", "two, two, two");
+  EXPECT_EQ(count(row, {HloOpcode::kPad, HloOpcode::kConcatenate}), 0U);
+  EXPECT_EQ(count(row, {HloOpcode::kCompare}), 1U);
+  EXPECT_EQ(count(element, {HloOpcode::kCompare}), 3U);
+  // Four columns of one row: padded along the columns, repeated along the rows.
+  const hlo::Module part = update("3,1,4", "z, two, two");
+  EXPECT_EQ(count(part, {HloOpcode::kPad}), 1U);
+  EXPECT_EQ(count(part, {HloOpcode::kCompare}), 3U);
+}
+
 /// Nothing is scattered to a window that reaches beyond the array; other combiners keep a kernel.
 TEST(RegularGathers, AWindowThatReachesBeyondOrIsCombinedOtherwiseStays) {
   EXPECT_EQ(left_of(one_window("  far = s32[2] constant({7,2})\n  ROOT y = f32[3,8,9] " +

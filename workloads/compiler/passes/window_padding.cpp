@@ -153,7 +153,7 @@ void WindowPadding::scatter_unpadded(Id scatter, Id cut) {
     const PaddingDimension& p = pad.padding[d];
     WindowDimension& w = unpadded.window[d];
     if (p.low != cuts[d].low || p.high != cuts[d].high || p.interior != 0) return;
-    if (touches(p) && (w.size == 1 || !take_padding(w, p))) return;
+    if (touches(p) && !take_padding(w, p)) return;
   }
   unpadded.operands[0] = pad.operands[0];
   unpadded.shape = entry_.at(cut).shape;
