@@ -105,6 +105,23 @@ TEST(HloProto, IsFoundInsideTheMessagesAroundIt) {
   EXPECT_EQ(to_string(read_hlo("m.pb", bytes(1, wrapped))), to_string(read_hlo("m.pb", module())));
 }
 
+/// The first of an enumeration's numbers is 0, which a proto leaves out.
+TEST(HloProto, AFourierTransformWithoutATypeIsFft) {
+  const auto type_of = [](const std::string& fields) {
+    std::string complex = shape({4, 8});
+    complex.replace(0, 2, number(2, 15));
+    const std::string entry =
+        bytes(1, "main") + instruction("a", "parameter", 1, complex) +
+        instruction("f", "fft", 2, complex, number(36, 1) + fields + bytes(32, varint(8))) +
+        number(5, 5) + number(6, 2);
+    const Module module =
+        read_hlo("m.pb", bytes(1, "m") + bytes(2, "main") + bytes(3, entry) + number(6, 5));
+    return module.entry_computation().at(1).raw_attributes.get();
+  };
+  EXPECT_EQ(type_of(""), "fft_type=FFT, fft_length={8}");
+  EXPECT_EQ(type_of(number(31, 1)), "fft_type=IFFT, fft_length={8}");
+}
+
 /// What only some instructions and modules have, beside the text of the same module.
 TEST(HloProto, RareFieldsAreThoseOfTheText) {
   const std::string matrix = shape({2, 2});

@@ -565,7 +565,13 @@ class InstructionReader {
   void by_opcode() {
     HloInstruction& made = result_.made;
     if (made.opcode == HloOpcode::kGather) made.gather.edit().slice_sizes = slice_sizes_;
-    if (!fft_length_.empty()) note(32, "fft_length=" + list_text(fft_length_));
+    if (!fft_length_.empty()) {
+      // FFT is number 0, which a proto leaves out.
+      const bool has_type = std::any_of(notes_.begin(), notes_.end(),
+                                        [](const auto& note) { return note.first == 31; });
+      if (!has_type) note(31, "fft_type=FFT");
+      note(32, "fft_length=" + list_text(fft_length_));
+    }
     if (!pairs_.empty()) note(52, "source_target_pairs={" + pairs_ + "}");
     if (!aliasing_.empty()) note(74, "output_to_operand_aliasing={" + aliasing_ + "}");
     // "constrain_layout" of a custom call is said by its constraints.
