@@ -56,6 +56,9 @@ struct Array {
   /// Where an operand of a loop's iteration waits that is a result of it, too, since its own place
   /// takes the state of the next one.
   VmemRegion handed_on;
+  /// Where it comes to while the iteration before runs, and where it leaves from while the next one
+  /// does.
+  VmemRegion ahead, behind;
   /// A scalar that stands in all lanes of its first row: what reads it spreads nothing.
   bool is_everywhere = false;
 
@@ -105,6 +108,15 @@ class SequenceKernel {
     return !loop_.steps.empty() && loop_.steps[static_cast<std::size_t>(address)] != 0;
   }
   bool is_loop() const { return loop_.trips > 1; }
+  /// The arrays whose addresses move have places for the iterations before and behind.
+  bool is_pipelined() const { return is_loop() && loop_.is_pipelined; }
+  bool leaves_moving(const Array& array) const {
+    return std::any_of(array.results.begin(), array.results.end(),
+                       [this](int result) { return moves(result); });
+  }
+  void prepare_pipeline();
+  void begin_iteration(SReg iteration);
+  void end_iteration(SReg iteration);
   void prepare();
   SReg address(int place, SReg iteration);
   void start_loads(bool moving, SReg iteration);
@@ -125,7 +137,7 @@ class SequenceKernel {
   std::vector<Array> arrays_;
   std::map<Value, std::size_t> whole_;  ///< Arrays of values, whole.
   std::vector<std::uint32_t> load_flags_;
-  std::uint32_t store_flag_ = 0, address_words_ = 0;
+  std::uint32_t store_flag_ = 0, ahead_flag_ = 0, address_words_ = 0;
   std::map<std::size_t, BoxDma> dmas_;  ///< Of operands, by array.
   std::uint64_t storing_ = 0;           ///< Granules on their way to HBM.
 };
@@ -347,8 +359,10 @@ void SequenceKernel::start_loads(bool moving, SReg iteration) {
     if (array.operand < 0 || moves(array.operand) != moving) continue;
     SReg from = address(array.operand, iteration);
     if (array.part.granule != 0) from = builder_.add(from, array.part.granule);
-    const std::uint32_t flag = load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
-    dmas_.at(i).start(from, array.region, flag);
+    const bool is_ahead = moving && is_pipelined();
+    const std::uint32_t flag =
+        is_ahead ? ahead_flag_ : load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
+    dmas_.at(i).start(from, is_ahead ? array.ahead : array.region, flag);
   }
 }
 
@@ -384,7 +398,7 @@ void SequenceKernel::finish_stores() {
 
 void SequenceKernel::run_members(SReg iteration) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (i < load_flags_.size()) wait_for(i, is_loop());
+    if (i < load_flags_.size() && !is_pipelined()) wait_for(i, is_loop());
     spread_scalars(i, is_loop());
     for (const Array& array : arrays_) {
       if (array.whole < 0 || array.first_member != i) continue;
@@ -394,9 +408,58 @@ void SequenceKernel::run_members(SReg iteration) {
     for (std::size_t array : members_[i].arrays) regions.push_back(arrays_[array].region);
     members_[i].kernel->emit(regions);
     builder_.new_block();
-    start_stores(i, iteration);
+    if (!is_pipelined()) start_stores(i, iteration);
   }
-  finish_stores();
+  if (!is_pipelined()) finish_stores();
+}
+
+void SequenceKernel::prepare_pipeline() {
+  for (Array& array : arrays_) {
+    const std::uint64_t rows = rows_of_array(array.shape);
+    if (array.operand >= 0 && moves(array.operand)) array.ahead = builder_.allocate_vmem(rows);
+    if (leaves_moving(array)) array.behind = builder_.allocate_vmem(rows);
+  }
+  ahead_flag_ = builder_.allocate_flag();
+}
+
+/// The operands that have come take their places; those of the next iteration are requested.
+void SequenceKernel::begin_iteration(SReg iteration) {
+  std::uint64_t coming = 0;
+  for (const Array& array : arrays_) {
+    if (array.ahead.rows > 0) coming += granules(array.shape);
+  }
+  if (coming == 0) return;
+  builder_.wait(ahead_flag_, coming);
+  builder_.new_block();
+  for (const Array& array : arrays_) {
+    if (array.ahead.rows > 0) copy(array.ahead, array.region, granules(array.shape));
+  }
+  builder_.new_block();
+  builder_.if_(builder_.less(iteration, loop_.trips - 1),
+               [&] { start_loads(true, builder_.add(iteration, 1)); });
+}
+
+/// The results take their places when those of the iteration before have left them, and leave.
+void SequenceKernel::end_iteration(SReg iteration) {
+  std::uint64_t leaving = 0;
+  for (const Array& array : arrays_) {
+    for (int result : array.results) leaving += moves(result) ? granules(array.shape) : 0;
+  }
+  if (leaving == 0) return;
+  builder_.if_(builder_.less(0, iteration), [&] { builder_.wait(store_flag_, leaving); });
+  builder_.new_block();
+  for (const Array& array : arrays_) {
+    if (array.behind.rows > 0) copy(array.region, array.behind, granules(array.shape));
+  }
+  builder_.new_block();
+  for (const Array& array : arrays_) {
+    for (int result : array.results) {
+      if (!moves(result)) continue;
+      builder_.dma_out(array.behind, address(result, iteration), granules(array.shape),
+                       store_flag_);
+    }
+  }
+  storing_ = leaving;  // By the last iteration.
 }
 
 void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules,
@@ -465,9 +528,15 @@ std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
     for (std::size_t i = 0; i < load_flags_.size(); ++i) wait_for(i, false);
     for (std::size_t i = 0; i <= members_.size(); ++i) spread_scalars(i, false);
     builder_.new_block();
+    if (is_pipelined()) {
+      prepare_pipeline();
+      start_loads(true, builder_.constant(0));
+      builder_.new_block();
+    }
     builder_.loop(loop_.trips, [this](SReg iteration) {
-      start_loads(true, iteration);
+      is_pipelined() ? begin_iteration(iteration) : start_loads(true, iteration);
       run_members(iteration);
+      if (is_pipelined()) end_iteration(iteration);
       pass_state_on();
     });
     for (const Array& array : arrays_) {

@@ -14,6 +14,10 @@ struct SequenceLoop {
   std::vector<std::int64_t> steps;
   /// For each operand the result that is its value in the next iteration; -1: none.
   std::vector<int> next;
+  /// No iteration reads at an address that moves what an earlier one has written at such an
+  /// address: the loads of the next iteration and the stores of the one before may be under way in
+  /// each.
+  bool is_pipelined = false;
 };
 
 /// Lowers a sequence as one kernel, once or in a loop.
@@ -26,7 +30,10 @@ struct SequenceLoop {
 ///
 /// In a loop operands whose addresses stay are loaded before it and results with such addresses
 /// written behind it; state goes from result to operand inside of VMEM. Operands and results whose
-/// addresses move do so in each iteration, which waits for them.
+/// addresses move do so in each iteration. Where the loop says that nothing hangs on it, they wait
+/// in places of their own: the next iteration's operands come, and the results of the one before
+/// leave, while an iteration runs, which begins and ends with copies inside of VMEM. Else it waits
+/// for them.
 LoweredKernel lower_sequence(const hlo::Module& module, const hlo::HloInstruction& instruction,
                              const Target& target, const SequenceLoop& loop = {});
 

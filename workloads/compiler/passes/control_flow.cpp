@@ -197,6 +197,7 @@ struct Loop {
   std::vector<InstructionId> initial;  ///< In the entry.
   std::vector<InstructionId> given;    ///< The same before broadcasts moved inside.
   std::vector<bool> is_invariant, is_needed;
+  std::vector<bool> is_read;  ///< Behind the loop.
   std::vector<std::size_t> carried, read_only;
 
   Computation& code() { return body.entry_computation(); }
@@ -226,6 +227,9 @@ class Outliner {
   Module body_module(ComputationId id) const;
   void visit_while(InstructionId id);
   void sink_constants(Loop& loop);
+  void hoist_invariants(Loop& loop);
+  InstructionId hoisted(const HloInstruction& instruction,
+                        const std::vector<InstructionId>& outside);
   void find_needed(Loop& loop, InstructionId id) const;
   void replace_while(InstructionId id, Loop& loop, const std::optional<hlo::LoopCounter>& counter);
   void visit_conditional(InstructionId id);
@@ -310,6 +314,75 @@ void Outliner::sink_constants(Loop& loop) {
   simplify(loop.condition);
 }
 
+/// The same outside of the loop, where all that it reads stands there; -1: it stays inside. What
+/// has more bytes than it is made of, as a broadcast has, would be read in their place.
+InstructionId Outliner::hoisted(const HloInstruction& instruction,
+                                const std::vector<InstructionId>& outside) {
+  const HloOpcode opcode = instruction.opcode;
+  const bool moves = opcode == HloOpcode::kReshape || opcode == HloOpcode::kTranspose ||
+                     opcode == HloOpcode::kSlice || opcode == HloOpcode::kReverse;
+  if ((!moves && !hlo::is_elementwise(opcode)) || instruction.shape.rank() == 0) return -1;
+  HloInstruction made = instruction;
+  made.name += ".hoisted." + std::to_string(entry_.instructions.size());
+  made.control_predecessors.reset();
+  std::int64_t bytes = 0;
+  for (InstructionId& operand : made.operands) {
+    operand = outside[static_cast<std::size_t>(operand)];
+    if (operand < 0) return -1;
+    bytes += entry_.at(operand).shape.unpadded_bytes();
+  }
+  if (made.operands.empty() || made.shape.unpadded_bytes() > bytes) return -1;
+  return append(entry_, std::move(made));
+}
+
+/// What each iteration would compute of state that never changes (another shape or type of weights)
+/// is computed before the loop, and is state that never changes.
+void Outliner::hoist_invariants(Loop& loop) {
+  Computation& code = loop.code();
+  const std::size_t count = code.instructions.size();
+  std::vector<InstructionId> outside(count, -1);
+  const std::vector<InstructionId> parameters = code.parameters();
+  for (std::size_t leaf = 0; leaf < parameters.size(); ++leaf) {
+    if (loop.is_invariant[leaf]) {
+      outside[static_cast<std::size_t>(parameters[leaf])] = loop.initial[leaf];
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (outside[i] < 0) outside[i] = hoisted(code.instructions[i], outside);
+  }
+  // What others inside read comes in.
+  for (std::size_t i = 0; i < count; ++i) {
+    const HloInstruction inside = code.instructions[i];
+    if (outside[i] < 0 || inside.opcode == HloOpcode::kParameter) continue;
+    const bool is_read = std::any_of(
+        code.instructions.begin(), code.instructions.end(), [&](const HloInstruction& user) {
+          return outside[static_cast<std::size_t>(user.id)] < 0 &&
+                 std::count(user.operands.begin(), user.operands.end(), inside.id) > 0;
+        });
+    if (!is_read) continue;
+    for (Computation* computation : {&code, &loop.test()}) {
+      append_parameter(*computation, loop.initial.size(), inside.shape, inside.name + ".outside");
+    }
+    const InstructionId parameter = static_cast<InstructionId>(code.instructions.size()) - 1;
+    outside.push_back(outside[i]);
+    for (std::size_t user = 0; user < count; ++user) {
+      if (outside[user] >= 0) continue;
+      std::vector<InstructionId>& operands = code.instructions[user].operands;
+      std::replace(operands.begin(), operands.end(), inside.id, parameter);
+    }
+    HloInstruction& root = code.at(code.root);
+    root.operands.push_back(parameter);
+    root.shape.elements.push_back(inside.shape);
+    loop.initial.push_back(outside[i]);
+    loop.given.push_back(outside[i]);
+    loop.is_invariant.push_back(true);
+  }
+  if (code.instructions.size() > count) {
+    tidy(code);
+    tidy(loop.test());
+  }
+}
+
 /// What the condition or a user of the loop looks at, and what that is computed from.
 void Outliner::find_needed(Loop& loop, InstructionId id) const {
   loop.is_needed.assign(loop.initial.size(), false);
@@ -328,6 +401,7 @@ void Outliner::find_needed(Loop& loop, InstructionId id) const {
     }
   }
   if (all) loop.is_needed.assign(loop.initial.size(), true);
+  loop.is_read = loop.is_needed;
   for (std::size_t number : parameters_behind(loop.test(), loop.test().root)) {
     loop.is_needed[number] = true;
   }
@@ -420,6 +494,7 @@ void Outliner::replace_while(InstructionId id, Loop& loop,
   if (counter) {
     const auto leaf = static_cast<std::size_t>(counter->parameter_number);
     region.bodies[0].counter = counter;
+    region.bodies[0].counter_is_read = loop.is_read[leaf];
     region.bodies[0].counter->parameter_number =
         std::find(all.begin(), all.end(), leaf) - all.begin();
   } else {
@@ -446,6 +521,7 @@ void Outliner::visit_while(InstructionId id) {
     loop.is_invariant.push_back(loop.result(leaf) == parameters.at(leaf));
   }
   sink_constants(loop);
+  hoist_invariants(loop);
   find_needed(loop, id);
   for (std::size_t leaf = 0; leaf < loop.initial.size(); ++leaf) {
     if (!loop.is_needed[leaf]) continue;

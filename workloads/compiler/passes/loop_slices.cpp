@@ -158,11 +158,28 @@ bool LoopSlices::visit(HloInstruction& instruction) const {
   return true;
 }
 
+/// A counter that only the next count is made of stays what it is: the trips are known.
+void stop_counting(ScheduledModule& scheduled) {
+  Computation& entry = scheduled.module.entry_computation();
+  const auto place = static_cast<std::size_t>(scheduled.counter->parameter_number);
+  const InstructionId counter = entry.parameters().at(place);
+  const InstructionId next = entry.at(entry.root).operands.at(place);
+  const std::vector<std::vector<InstructionId>> users = users_of(entry);
+  const auto all_are = [&](InstructionId value, InstructionId user) {
+    const std::vector<InstructionId>& found = users[static_cast<std::size_t>(value)];
+    return std::all_of(found.begin(), found.end(), [user](InstructionId id) { return id == user; });
+  };
+  if (next == counter || !all_are(counter, next) || !all_are(next, entry.root)) return;
+  entry.at(entry.root).operands[place] = counter;
+  tidy(entry);
+}
+
 }  // namespace
 
 void place_slices_by_iteration(ScheduledModule& scheduled) {
   if (!scheduled.counter || scheduled.counter->trips > kMostIterations) return;
   LoopSlices(scheduled.module.entry_computation(), *scheduled.counter).run();
+  if (!scheduled.counter_is_read) stop_counting(scheduled);
 }
 
 }  // namespace tpu::compiler

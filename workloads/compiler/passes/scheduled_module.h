@@ -67,6 +67,7 @@ struct ScheduledModule {
   std::vector<ScheduledRegion> regions;
   Refusals refusals;
   std::optional<hlo::LoopCounter> counter = std::nullopt;  ///< Of the body of a counted loop.
+  bool counter_is_read = true;                             ///< Behind the loop.
 };
 
 }  // namespace tpu::compiler
