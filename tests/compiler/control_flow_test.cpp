@@ -1,3 +1,5 @@
+#include "workloads/compiler/passes/control_flow.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -389,6 +391,79 @@ ENTRY main {
 }
 )";
   check_hlo(text);
+}
+
+/// A row that is squared in each iteration; what a broadcast makes of it has more bytes and stays
+/// inside.
+std::string loop_over_weights(const std::string& condition) {
+  return R"(HloModule weights
+body {
+  p = (s32[], f32[16,128], f32[128,128], f32[1,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[16,128] get-tuple-element(p), index=1
+  w = f32[128,128] get-tuple-element(p), index=2
+  v = f32[1,128] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  r = f32[128] reshape(v)
+  q = f32[128] multiply(r, r)
+  b = f32[16,128] broadcast(q), dimensions={1}
+  d = f32[16,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  y = f32[16,128] add(d, b)
+  z = f32[16,128] tanh(y)
+  ROOT t = (s32[], f32[16,128], f32[128,128], f32[1,128]) tuple(n, z, w, v)
+}
+cond {
+  p = (s32[], f32[16,128], f32[128,128], f32[1,128]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[16,128] get-tuple-element(p), index=1
+  v = f32[1,128] get-tuple-element(p), index=3
+)" + condition +
+         R"(}
+ENTRY main {
+  x = f32[16,128] parameter(0)
+  w = f32[128,128] parameter(1)
+  v = f32[1,128] parameter(2)
+  s = s32[] constant(0)
+  t = (s32[], f32[16,128], f32[128,128], f32[1,128]) tuple(s, x, w, v)
+  l = (s32[], f32[16,128], f32[128,128], f32[1,128]) while(t), condition=cond, body=body
+  y = f32[16,128] get-tuple-element(l), index=1
+  u = f32[1,128] get-tuple-element(l), index=3
+  ROOT out = (f32[16,128], f32[1,128]) tuple(y, u)
+}
+)";
+}
+
+TEST(ControlFlow, WhatNeverChangesIsComputedBeforeTheLoop) {
+  const std::string counted =
+      "  l = s32[] constant(4)\n  ROOT c = pred[] compare(i, l), direction=LT\n";
+  const std::string tested =
+      "  e = f32[1,1] slice(x), slice={[0:1], [0:1]}\n  f = f32[1,1] slice(v), slice={[0:1], "
+      "[0:1]}\n"
+      "  g = f32[] reshape(e)\n  h = f32[] reshape(f)\n"
+      "  ROOT c = pred[] compare(g, h), direction=LT\n";
+  for (const std::string& condition : {counted, tested}) {
+    const std::string text = loop_over_weights(condition);
+    HloCheck check;
+    check.low = -0.5;
+    check.high = 0.5;
+    check.tolerance = 2e-3;
+    check_hlo(text, check);
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+    const std::vector<compiler::ScheduledRegion> regions = compiler::outline_control_flow(module);
+    ASSERT_EQ(regions.size(), 1U);
+    const auto count = [](const hlo::Module& in, hlo::HloOpcode opcode) {
+      const std::vector<hlo::HloInstruction>& all = in.entry_computation().instructions;
+      return std::count_if(all.begin(), all.end(),
+                           [&](const auto& each) { return each.opcode == opcode; });
+    };
+    const hlo::Module& body = regions[0].bodies[0].module;
+    EXPECT_EQ(count(body, hlo::HloOpcode::kMultiply), 0);
+    EXPECT_EQ(count(module, hlo::HloOpcode::kMultiply), 1);
+    EXPECT_EQ(count(body, hlo::HloOpcode::kReshape), 0);
+    EXPECT_EQ(count(body, hlo::HloOpcode::kBroadcast), 1);
+    EXPECT_EQ(count(body, hlo::HloOpcode::kTanh), 1);
+  }
 }
 
 TEST(ControlFlow, LoopsStandInsideLoopsAndReadWhatNeverChanges) {

@@ -108,21 +108,19 @@ class SequenceKernel {
     return !loop_.steps.empty() && loop_.steps[static_cast<std::size_t>(address)] != 0;
   }
   bool is_loop() const { return loop_.trips > 1; }
-  /// The arrays whose addresses move have places for the iterations before and behind.
-  bool is_pipelined() const { return is_loop() && loop_.is_pipelined; }
   bool leaves_moving(const Array& array) const {
     return std::any_of(array.results.begin(), array.results.end(),
                        [this](int result) { return moves(result); });
   }
-  void prepare_pipeline();
+  void prepare_loop();
   void begin_iteration(SReg iteration);
   void end_iteration(SReg iteration);
   void prepare();
   SReg address(int place, SReg iteration);
   void start_loads(bool moving, SReg iteration);
-  void wait_for(std::size_t member, bool moving);
-  void run_members(SReg iteration);
-  void start_stores(std::size_t member, SReg iteration);
+  void wait_for(std::size_t flag);
+  void run_members();
+  void start_stores(std::size_t member);
   void copy(VmemRegion from, VmemRegion to, std::uint64_t granules, std::int64_t from_row = 0,
             std::int64_t to_row = 0);
   void copy_part(VmemRegion whole, const Array& to);
@@ -352,25 +350,25 @@ SReg SequenceKernel::address(int place, SReg iteration) {
   return step < 0 ? builder_.sub(first, way) : builder_.add(first, way);
 }
 
-/// Starts the loads of the operands whose addresses move, or stay.
+/// Starts the loads of the operands whose addresses stay, or those of an iteration.
 void SequenceKernel::start_loads(bool moving, SReg iteration) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
     if (array.operand < 0 || moves(array.operand) != moving) continue;
     SReg from = address(array.operand, iteration);
     if (array.part.granule != 0) from = builder_.add(from, array.part.granule);
-    const bool is_ahead = moving && is_pipelined();
+    const bool is_ahead = moving && is_loop();
     const std::uint32_t flag =
         is_ahead ? ahead_flag_ : load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
     dmas_.at(i).start(from, is_ahead ? array.ahead : array.region, flag);
   }
 }
 
-/// Waits for what the loads of a flag bring; the last flag's are those of all later members.
-void SequenceKernel::wait_for(std::size_t flag, bool moving) {
+/// Waits for what loads bring whose addresses stay; the last flag's are those of all later members.
+void SequenceKernel::wait_for(std::size_t flag) {
   std::uint64_t coming = 0;
   for (const Array& array : arrays_) {
-    if (array.operand < 0 || moves(array.operand) != moving) continue;
+    if (array.operand < 0 || moves(array.operand)) continue;
     if (std::min(array.first_member, load_flags_.size() - 1) != flag) continue;
     coming += granules(array.shape);
   }
@@ -378,14 +376,12 @@ void SequenceKernel::wait_for(std::size_t flag, bool moving) {
 }
 
 /// Writes what members up to this one have made, once all operands have come.
-void SequenceKernel::start_stores(std::size_t member, SReg iteration) {
+void SequenceKernel::start_stores(std::size_t member) {
   const std::size_t last_load = load_flags_.size() - 1;
   for (const Array& array : arrays_) {
     if (std::max(array.first_member, last_load) != member) continue;
     for (int result : array.results) {
-      if (is_loop() && !moves(result)) continue;
-      builder_.dma_out(array.region, address(result, iteration), granules(array.shape),
-                       store_flag_);
+      builder_.dma_out(array.region, address(result, {}), granules(array.shape), store_flag_);
       storing_ += granules(array.shape);
     }
   }
@@ -396,9 +392,9 @@ void SequenceKernel::finish_stores() {
   storing_ = 0;
 }
 
-void SequenceKernel::run_members(SReg iteration) {
+void SequenceKernel::run_members() {
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (i < load_flags_.size() && !is_pipelined()) wait_for(i, is_loop());
+    if (!is_loop() && i < load_flags_.size()) wait_for(i);
     spread_scalars(i, is_loop());
     for (const Array& array : arrays_) {
       if (array.whole < 0 || array.first_member != i) continue;
@@ -408,12 +404,12 @@ void SequenceKernel::run_members(SReg iteration) {
     for (std::size_t array : members_[i].arrays) regions.push_back(arrays_[array].region);
     members_[i].kernel->emit(regions);
     builder_.new_block();
-    if (!is_pipelined()) start_stores(i, iteration);
+    if (!is_loop()) start_stores(i);
   }
-  if (!is_pipelined()) finish_stores();
+  if (!is_loop()) finish_stores();
 }
 
-void SequenceKernel::prepare_pipeline() {
+void SequenceKernel::prepare_loop() {
   for (Array& array : arrays_) {
     const std::uint64_t rows = rows_of_array(array.shape);
     if (array.operand >= 0 && moves(array.operand)) array.ahead = builder_.allocate_vmem(rows);
@@ -523,20 +519,18 @@ std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
   prepare();
   start_loads(false, {});
   if (!is_loop()) {
-    run_members({});
+    run_members();
   } else {
-    for (std::size_t i = 0; i < load_flags_.size(); ++i) wait_for(i, false);
+    for (std::size_t i = 0; i < load_flags_.size(); ++i) wait_for(i);
     for (std::size_t i = 0; i <= members_.size(); ++i) spread_scalars(i, false);
     builder_.new_block();
-    if (is_pipelined()) {
-      prepare_pipeline();
-      start_loads(true, builder_.constant(0));
-      builder_.new_block();
-    }
+    prepare_loop();
+    start_loads(true, builder_.constant(0));
+    builder_.new_block();
     builder_.loop(loop_.trips, [this](SReg iteration) {
-      is_pipelined() ? begin_iteration(iteration) : start_loads(true, iteration);
-      run_members(iteration);
-      if (is_pipelined()) end_iteration(iteration);
+      begin_iteration(iteration);
+      run_members();
+      end_iteration(iteration);
       pass_state_on();
     });
     for (const Array& array : arrays_) {

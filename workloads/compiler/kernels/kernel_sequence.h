@@ -30,10 +30,10 @@ struct SequenceLoop {
 ///
 /// In a loop operands whose addresses stay are loaded before it and results with such addresses
 /// written behind it; state goes from result to operand inside of VMEM. Operands and results whose
-/// addresses move do so in each iteration. Where the loop says that nothing hangs on it, they wait
-/// in places of their own: the next iteration's operands come, and the results of the one before
-/// leave, while an iteration runs, which begins and ends with copies inside of VMEM. Else it waits
-/// for them.
+/// addresses move have places of their own, too: the next iteration's operands come and the results
+/// of the one before leave while an iteration runs, which begins and ends with copies inside of
+/// VMEM. Nothing hangs on that: slices are placed by the iteration in arrays that the loop only
+/// reads (`passes/loop_slices.h`), so none has what an earlier iteration wrote.
 LoweredKernel lower_sequence(const hlo::Module& module, const hlo::HloInstruction& instruction,
                              const Target& target, const SequenceLoop& loop = {});
 

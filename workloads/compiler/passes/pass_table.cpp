@@ -15,7 +15,6 @@
 #include "workloads/compiler/passes/collectives.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/convolution_forms.h"
-#include "workloads/compiler/passes/window_padding.h"
 #include "workloads/compiler/passes/copies.h"
 #include "workloads/compiler/passes/copy_steps.h"
 #include "workloads/compiler/passes/custom_calls.h"
@@ -54,6 +53,7 @@
 #include "workloads/compiler/passes/unit_dimensions.h"
 #include "workloads/compiler/passes/widen.h"
 #include "workloads/compiler/passes/window_forms.h"
+#include "workloads/compiler/passes/window_padding.h"
 #include "workloads/compiler/passes/word_types.h"
 
 namespace tpu::compiler {

@@ -13,9 +13,9 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/constant_folding.h"
-#include "workloads/compiler/passes/window_padding.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/window_padding.h"
 
 namespace tpu::compiler {
 

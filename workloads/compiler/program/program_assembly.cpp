@@ -1,10 +1,8 @@
 #include "workloads/compiler/program/program_assembly.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
@@ -151,57 +149,12 @@ const HloInstruction* looping_kernel(const ScheduledModule& body) {
   return only;
 }
 
-/// Whether no iteration of a loop reads at an operand's address that moves what an earlier one has
-/// written at a result's. `sizes`: of the operands, then of the results, in granules.
-bool is_apart(std::uint64_t trips, std::size_t operand_count,
-              const std::vector<CallOperand>& addresses, const std::vector<std::int64_t>& sizes) {
-  const auto last = static_cast<std::int64_t>(trips) - 1;
-  const auto end_of_sweep = [&](std::size_t i, bool upper) {
-    const std::int64_t way = addresses[i].step * last;
-    return std::int64_t{addresses[i].number} +
-           (upper ? std::max<std::int64_t>(way, 0) + sizes[i] : std::min<std::int64_t>(way, 0));
-  };
-  for (std::size_t read = 0; read < operand_count; ++read) {
-    for (std::size_t written = operand_count; written < addresses.size(); ++written) {
-      const std::int64_t step = addresses[read].step;
-      if (step == 0 || addresses[written].step == 0) continue;
-      if (end_of_sweep(read, true) <= end_of_sweep(written, false) ||
-          end_of_sweep(written, true) <= end_of_sweep(read, false)) {
-        continue;
-      }
-      if (addresses[written].step != step) return false;
-      const std::int64_t ahead =
-          std::int64_t{addresses[read].number} - std::int64_t{addresses[written].number};
-      for (std::int64_t later = 1; later <= last; ++later) {
-        const std::int64_t from = ahead + later * step;
-        if (from < sizes[written] && from + sizes[read] > 0) return false;
-      }
-    }
-  }
-  return true;
-}
-
-/// Sizes of an instruction's operands, then of its results, in granules.
-std::vector<std::int64_t> granules_of_arrays(const Computation& entry,
-                                             const HloInstruction& instruction) {
-  std::vector<std::int64_t> sizes;
-  const auto add = [&](const hlo::Shape& shape) {
-    sizes.push_back(static_cast<std::int64_t>(granules(shape)));
-  };
-  for (InstructionId operand : instruction.operands) add(entry.at(operand).shape);
-  for (const hlo::Shape& element : instruction.shape.elements) add(element);
-  if (!instruction.shape.is_tuple()) add(instruction.shape);
-  return sizes;
-}
-
 /// State is what a result leaves where an operand stands. The addresses no longer move: the kernel
 /// moves them.
 SequenceLoop loop_around(std::uint64_t trips, std::size_t operand_count,
-                         std::vector<CallOperand>& addresses,
-                         const std::vector<std::int64_t>& sizes) {
+                         std::vector<CallOperand>& addresses) {
   SequenceLoop loop;
   loop.trips = trips;
-  loop.is_pipelined = is_apart(trips, operand_count, addresses, sizes);
   loop.next.assign(operand_count, -1);
   for (std::size_t i = 0; i < operand_count; ++i) {
     for (std::size_t result = operand_count; result < addresses.size(); ++result) {
@@ -278,7 +231,6 @@ std::string key_of(const SequenceLoop& loop) {
   std::string key = std::to_string(loop.trips);
   for (std::int64_t step : loop.steps) key += " " + std::to_string(step);
   for (int next : loop.next) key += "," + std::to_string(next);
-  if (loop.is_pipelined) key += " pipelined";
   return key;
 }
 
@@ -304,10 +256,7 @@ void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& in
   std::vector<CallOperand> operands =
       addresses(scheduled.plan, module.entry_computation(), instruction);
   SequenceLoop loop;
-  if (trips > 1) {
-    loop = loop_around(trips, instruction.operands.size(), operands,
-                       granules_of_arrays(module.entry_computation(), instruction));
-  }
+  if (trips > 1) loop = loop_around(trips, instruction.operands.size(), operands);
   if (operands.size() > kMostKernelAddresses) {
     refusals_.add(module, instruction,
                   "expected at most " + std::to_string(kMostKernelAddresses) +
