@@ -393,28 +393,32 @@ ENTRY main {
   check_hlo(text);
 }
 
-/// A row that is squared in each iteration; what a broadcast makes of it has more bytes and stays
-/// inside.
+/// A row that is squared in each iteration, and one that becomes wider: it has more bytes then, as
+/// what a broadcast makes of a row has, and stays inside.
 std::string loop_over_weights(const std::string& condition) {
   return R"(HloModule weights
 body {
-  p = (s32[], f32[16,128], f32[128,128], f32[1,128]) parameter(0)
+  p = (s32[], f32[16,128], f32[128,128], f32[1,128], bf16[128]) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   x = f32[16,128] get-tuple-element(p), index=1
   w = f32[128,128] get-tuple-element(p), index=2
   v = f32[1,128] get-tuple-element(p), index=3
   one = s32[] constant(1)
   n = s32[] add(i, one)
+  o = bf16[128] get-tuple-element(p), index=4
+  wide = f32[128] convert(o)
   r = f32[128] reshape(v)
   q = f32[128] multiply(r, r)
   b = f32[16,128] broadcast(q), dimensions={1}
   d = f32[16,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  y = f32[16,128] add(d, b)
+  e = f32[16,128] broadcast(wide), dimensions={1}
+  f = f32[16,128] add(d, e)
+  y = f32[16,128] add(f, b)
   z = f32[16,128] tanh(y)
-  ROOT t = (s32[], f32[16,128], f32[128,128], f32[1,128]) tuple(n, z, w, v)
+  ROOT t = (s32[], f32[16,128], f32[128,128], f32[1,128], bf16[128]) tuple(n, z, w, v, o)
 }
 cond {
-  p = (s32[], f32[16,128], f32[128,128], f32[1,128]) parameter(0)
+  p = (s32[], f32[16,128], f32[128,128], f32[1,128], bf16[128]) parameter(0)
   i = s32[] get-tuple-element(p), index=0
   x = f32[16,128] get-tuple-element(p), index=1
   v = f32[1,128] get-tuple-element(p), index=3
@@ -424,9 +428,10 @@ ENTRY main {
   x = f32[16,128] parameter(0)
   w = f32[128,128] parameter(1)
   v = f32[1,128] parameter(2)
+  o = bf16[128] parameter(3)
   s = s32[] constant(0)
-  t = (s32[], f32[16,128], f32[128,128], f32[1,128]) tuple(s, x, w, v)
-  l = (s32[], f32[16,128], f32[128,128], f32[1,128]) while(t), condition=cond, body=body
+  t = (s32[], f32[16,128], f32[128,128], f32[1,128], bf16[128]) tuple(s, x, w, v, o)
+  l = (s32[], f32[16,128], f32[128,128], f32[1,128], bf16[128]) while(t), condition=cond, body=body
   y = f32[16,128] get-tuple-element(l), index=1
   u = f32[1,128] get-tuple-element(l), index=3
   ROOT out = (f32[16,128], f32[1,128]) tuple(y, u)
@@ -461,7 +466,8 @@ TEST(ControlFlow, WhatNeverChangesIsComputedBeforeTheLoop) {
     EXPECT_EQ(count(body, hlo::HloOpcode::kMultiply), 0);
     EXPECT_EQ(count(module, hlo::HloOpcode::kMultiply), 1);
     EXPECT_EQ(count(body, hlo::HloOpcode::kReshape), 0);
-    EXPECT_EQ(count(body, hlo::HloOpcode::kBroadcast), 1);
+    EXPECT_EQ(count(body, hlo::HloOpcode::kConvert), 1);
+    EXPECT_EQ(count(body, hlo::HloOpcode::kBroadcast), 2);
     EXPECT_EQ(count(body, hlo::HloOpcode::kTanh), 1);
   }
 }
