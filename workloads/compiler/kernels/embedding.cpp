@@ -24,7 +24,7 @@ using isa::Opcode;
 constexpr std::int64_t kIndices = 1024;
 constexpr std::int64_t kIndexGranules = 4;
 /// Of VMEM, for what finds no register.
-constexpr std::int64_t kReserveBytes = 64 << 10;
+constexpr std::int64_t kRoomForSpills = 64 << 10;
 
 /// A table [rows, width], indices [count] and rows [count, width] that are taken from it or added
 /// to it.
@@ -141,7 +141,7 @@ class GatherKernel {
                const Target& target)
       : shapes_(shapes), builder_(instruction.name, target) {
     const std::int64_t rows =
-        (static_cast<std::int64_t>(target.vmem_bytes) - kReserveBytes) / isa::kVmemRowBytes;
+        (static_cast<std::int64_t>(target.vmem_bytes) - kRoomForSpills) / isa::kVmemRowBytes;
     width_ = std::min(shapes.lane_tiles, rows / (6 * kGroup));
     while (shapes.lane_tiles % width_ != 0) --width_;
   }
@@ -314,7 +314,7 @@ constexpr std::int64_t kRowGroup = 64;
 /// Tiles of a table that VMEM holds beside the two buffers of such rows of this width, a scatter's
 /// spare row and what finds no register.
 std::int64_t tiles_beside_rows(std::int64_t width, std::int64_t tile_bytes, const Target& target) {
-  const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kReserveBytes;
+  const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kRoomForSpills;
   return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / tile_bytes;
 }
 
