@@ -41,7 +41,9 @@ ENTRY main {
   init = (s32[], f32[64,1280], f32[1280,1280]) tuple(zero, second, b)
   loop = (s32[], f32[64,1280], f32[1280,1280]) while(init), condition=test, body=body
   last = f32[64,1280] get-tuple-element(loop), index=1
-  ROOT sum = f32[64,1280] dot(last, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  trips = s32[] get-tuple-element(loop), index=0
+  sum = f32[64,1280] dot(last, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT both = (f32[64,1280], s32[]) tuple(sum, trips)
 }
 )";
 
