@@ -16,8 +16,8 @@
 
 #include "isa/encoding.h"
 #include "models/machine.h"
-#include "tests/compiler/kept_lines.h"
 #include "tests/compiler/machine_target.h"
+#include "tests/kept_lines.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/kept_schedules.h"
 #include "workloads/frontend/zoo.h"
@@ -155,7 +155,7 @@ void expect_kept_cycles(KeptLines& kept, const std::string& key, std::uint64_t c
 // Of a compilation both.
 
 TEST(KeptPrograms, KernelsHaveTheCodeThatTheyHadAndNoStepTakesTwoPercentLonger) {
-  KeptLines codes("kernel_codes.txt"), cycles("cycles.txt");
+  KeptLines codes("compiler/kept/kernel_codes.txt"), cycles("compiler/kept/cycles.txt");
   const std::vector<std::pair<std::string, MachineParams>> machines{
       {"v2", v2_8()}, {"v3", MachineParams{}}, {"256", two_arrays_of_256()}};
   Programs modules = timed_programs();

@@ -10,11 +10,11 @@ namespace tpu::test {
 
 /// A small file of the repository with one line "KEY: VALUE" for each thing that a test compares
 /// with what it was. With TPUSIM_UPDATE_KEPT set the test writes what it finds instead; the change
-/// of the file then shows in the commit what changed.
+/// of the file then shows in the commit what changed. `name`: its path below tests/.
 class KeptLines {
  public:
   explicit KeptLines(const std::string& name)
-      : path_(std::string(TPUSIM_SOURCE_DIR "/tests/compiler/kept/") + name) {
+      : path_(std::string(TPUSIM_SOURCE_DIR "/tests/") + name) {
     std::ifstream file(path_);
     for (std::string line; std::getline(file, line);) {
       const std::size_t colon = line.find(": ");
