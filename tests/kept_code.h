@@ -8,7 +8,7 @@
 
 namespace tpu::test {
 
-/// One short code of many numbers and texts (FNV-1a): another one where any of them is another.
+/// One short code of many numbers and texts: another one where any of them is another.
 class Code {
  public:
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
@@ -18,8 +18,7 @@ class Code {
       std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
       return *this << std::string_view(text);
     } else {
-      const auto number = static_cast<std::uint64_t>(value);
-      for (int shift = 0; shift < 64; shift += 8) add(static_cast<std::uint8_t>(number >> shift));
+      add(static_cast<std::uint64_t>(value));
       return *this;
     }
   }
@@ -34,7 +33,10 @@ class Code {
   }
 
  private:
-  void add(std::uint8_t byte) { hash_ = (hash_ ^ byte) * 0x100000001b3u; }
+  void add(std::uint64_t value) {
+    hash_ = (hash_ ^ value) * 0x9e3779b97f4a7c15u;
+    hash_ ^= hash_ >> 29;
+  }
   std::uint64_t hash_ = 0xcbf29ce484222325u;
 };
 
