@@ -143,6 +143,29 @@ TEST(Followed, ControlOnMemoryThatNothingWroteIsAFault) {
   EXPECT_NE(fault.find("kernel \"top\", bundle 0x9"), std::string::npos) << fault;
 }
 
+/// A number that is stored over what came out of such memory is known.
+TEST(Followed, AWordThatIsStoredIsKnownWhateverLayThereBefore) {
+  const auto program = [](const std::string& trips) {
+    return program_of(R"(
+kernel top
+  { dma.hbm_to_smem 40, 1, 1024, 1 }
+  { dma.done.wait 1, 1 }
+  { %s4 = smov )" + trips +
+                      R"( }
+  { sst [smem:$0x400] %s4 }
+  { %s2 = sld [smem:$0x400] ;; vdelay 1 }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+  };
+  EXPECT_EQ(test::fault_of(program("3")), "");
+  EXPECT_EQ(test::run(program("7")).cycles, test::run(program("3")).cycles + 4 * 4);
+}
+
 /// Whether a vector instruction acts is control, too: its guard comes out of the HBM.
 TEST(Followed, AGuardOfWhatControlNeedsHasToBeKnown) {
   isa::Program program = program_of(R"(

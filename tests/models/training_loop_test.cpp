@@ -233,6 +233,13 @@ TEST(TrainingLoop, AYearIsCounted) {
   EXPECT_LT(time.simulated, 500'000u);
 }
 
+TEST(TrainingLoop, StepsThatTakeNoTimeTakeNone) {
+  const TrainingTime time = TrainingLoop(plan_of(1'000'000, 0)).run();
+  EXPECT_EQ(time.cycles, 0u);
+  EXPECT_EQ(time.steps, 1'000'000u);
+  EXPECT_LT(time.simulated, 10u);
+}
+
 TEST(TrainingLoop, AnEpochOfBillionsOfStepsIsCounted) {
   TrainingPlan plan = plan_of(1'000'000'007, 100);
   plan.epochs = 3;

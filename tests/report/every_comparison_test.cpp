@@ -230,6 +230,25 @@ TEST(EveryComparison, CausesOfADifferenceAreTheThreeThatChangedMost) {
   }
 }
 
+/// A twentieth of what changed most, whatever stands between; where nothing changed no cause is.
+TEST(EveryComparison, ASmallCauseIsMeasuredByTheLargest) {
+  const auto causes = [](double mxu, double ici, double vector) {
+    traces::RunRecord first = test::synthetic_record(), second = first;
+    CriticalPath::Op& op = second.result.critical_path.ops[0];
+    op.cycles[static_cast<std::size_t>(Resource::kMxu)] += mxu;
+    op.cycles[static_cast<std::size_t>(Resource::kIci)] += ici;
+    op.cycles[static_cast<std::size_t>(Resource::kVector)] += vector;
+    const std::string text = diff_text(first, second, {"a", "b"}, kStyle);
+    const std::size_t name = text.find("jit(step)/dot_general");
+    const std::size_t line = text.rfind('\n', text.rfind('\n', name) - 1) + 1;
+    const std::string row = text.substr(line, text.find('\n', line) - line);
+    return row.size() > 32 ? row.substr(32) : std::string();
+  };
+  EXPECT_EQ(causes(18800, 9400, 930), "MXU +10, ICI +5");
+  EXPECT_EQ(causes(18800, 9400, 950), "MXU +10, ICI +5, VPU +0.505");
+  EXPECT_EQ(causes(0, 0, 0), "");
+}
+
 TEST(EveryComparison, OperationsOfOneRunSaySo) {
   const traces::RunRecord first = test::synthetic_record();
   traces::RunRecord second = first;

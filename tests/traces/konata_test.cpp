@@ -170,6 +170,25 @@ TEST_F(KonataTest, AWindowBeginsAtItsFirstBundle) {
   }
 }
 
+/// The viewer numbers bundles as they appear: one that waits from cycle 10 on stands before one of
+/// another core that issues in cycle 50, whichever was told first.
+TEST_F(KonataTest, BundlesStandInTheOrderInWhichTheyOrTheirWaitsBegin) {
+  BundleRecorder recorder(program_, params_, {0, 1000});
+  recorder.on_bundles({1, 0, 0, 0, 1, 50});
+  recorder.on_wait(0, CoreState::kMemoryWait, 10, 100);
+  recorder.on_bundles({0, 0, 0, 0, 1, 100});
+  recorder.on_bundles({1, 0, 0, 1, 2, 60});
+  export_konata(recorder.take(), program_.ops, path_);
+  std::string threads;
+  std::uint64_t last = 0;
+  for (const Line& line : parse(path_)) {
+    threads += line.thread;
+    EXPECT_GE(line.begin, last);
+    last = line.begin;
+  }
+  EXPECT_EQ(threads, "011");
+}
+
 TEST_F(KonataTest, MoreThanTheMostIsLeftOutAndCounted) {
   BundleRecorder recorder(program_, params_, {0, ~std::uint64_t{0}});
   for (std::uint64_t i = 0; i < 30000; ++i) recorder.on_bundles({0, 0, 0, 0, 4, 100 * i});

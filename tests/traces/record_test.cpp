@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "sim/base/error.h"
 #include "tests/models/test_program.h"
 #include "tests/traces/synthetic_record.h"
 #include "traces/bundle_recorder.h"
@@ -107,6 +108,26 @@ TEST(CoreEvents, SharesAreOfTheCyclesOfTheOperation) {
   EXPECT_DOUBLE_EQ(mean_share(core_events(record, 0), event, Unit::kXlu), 1);
   result.cycles = 0;
   EXPECT_EQ(mean_share(core_events(record, 0), event, Unit::kXlu), 0);
+}
+
+/// An operation may take no cycle; one that ends before it begins, or that is none, is refused.
+TEST(CoreEvents, EventsOfOperationsAreOfOperations) {
+  const auto is_refused = [](std::uint32_t op, std::uint64_t begin, std::uint64_t end) {
+    RunRecord record = test::synthetic_record_with_events();
+    record.events.ops[1].op = op;
+    record.events.ops[1].begin = begin;
+    record.events.ops[1].end = end;
+    try {
+      check_events(record);
+    } catch (const WorkloadError&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(is_refused(2, 600, 601));
+  EXPECT_FALSE(is_refused(2, 600, 600));
+  EXPECT_TRUE(is_refused(2, 600, 599));
+  EXPECT_TRUE(is_refused(3, 600, 601));
 }
 
 }  // namespace

@@ -283,6 +283,26 @@ TEST_F(RunFileTest, CoresAndOpsThatHaveNoResultsAreRefusedBeforeMemoryIsTaken) {
   EXPECT_EQ(error_with("cores", 2), path_ + ": cores: expected each core once, found core 0 twice");
 }
 
+TEST_F(RunFileTest, APathIsOfALoopOrConditionalOfTheProgram) {
+  RunRecord record = test::synthetic_record();
+  record.control.resize(2);
+  for (const std::uint32_t op : {1U, 2U}) {
+    PathTaken path;
+    path.op = op;
+    path.executions = 3;
+    record.result.paths = {path};
+    write_run_file(path_, record);
+    std::string error;
+    try {
+      EXPECT_EQ(read_run_file(path_).result.paths[0].op, op);
+    } catch (const WorkloadError& refused) {
+      error = refused.what();
+    }
+    EXPECT_EQ(error,
+              op == 1 ? "" : path_ + ": paths: row 0: expected one of 2 loops and conditionals");
+  }
+}
+
 TEST(EventRecorder, EventsOfWarmUpStepsAreForgotten) {
   EventRecorder recorder;
   for (const std::uint64_t begin : {0, 100, 200}) {

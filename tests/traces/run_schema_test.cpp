@@ -154,5 +154,11 @@ TEST(HostStages, TheRateIsThatOfTheChipsTheCapacityThatOfTheStage) {
   EXPECT_TRUE(host_stages(record).empty());
 }
 
+TEST(HostStages, ARunOfNoCyclesTookNoExamples) {
+  RunRecord record = test::synthetic_record();
+  for (CoreResult& core : record.result.cores) core.total = {};
+  for (const HostStage& stage : host_stages(record)) EXPECT_EQ(stage.examples_per_s, 0);
+}
+
 }  // namespace
 }  // namespace tpu::traces::run_schema_test

@@ -95,6 +95,12 @@ TEST(BinnedWithin, EvenAmountsComeFirstAndWhatIsTooMuchPassesLater) {
   EXPECT_EQ(binned_within({}, {{30, 40, 30}}, 40, 4, 2), (std::vector<double>{0, 0, 10, 20}));
 }
 
+/// What begins where the run ends passes in its last part.
+TEST(BinnedWithin, WhatBeginsAtTheEndIsNotLost) {
+  EXPECT_EQ(binned_within({}, {{40, 40, 3}, {45, 50, 4}}, 40, 4, 2),
+            (std::vector<double>{0, 0, 0, 7}));
+}
+
 TEST(BinnedWithin, RandomAmountsKeepTheirSum) {
   std::uint64_t state = 1;
   const auto random = [&](std::uint64_t below) {
