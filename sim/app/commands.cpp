@@ -409,7 +409,8 @@ ExitCode show(const Arguments& arguments) {
     throw UsageError("tpusim show " + arguments.input +
                      ": expected a workload with these options, found a configuration");
   }
-  std::cout << config::to_toml(effective_configuration(arguments, arguments.input));
+  std::cout << config::to_toml(effective_configuration(arguments, arguments.input),
+                               static_cast<std::size_t>(stated_width()));
   return ExitCode::kDone;
 }
 

@@ -77,17 +77,25 @@ class Reader {
   std::vector<std::string> lines_;
 };
 
+/// Goes on in the lines below that hold nothing else and are indented.
 std::string Reader::comment_behind(const toml::node& node) const {
   const toml::source_position end = node.source().end;
   if (end.line == 0 || end.line > lines_.size()) return "";
-  const std::string& line = lines_[end.line - 1];
-  std::size_t at = end.column > 0 ? end.column - 1 : 0;
-  while (at < line.size() && line[at] != '#') ++at;
-  if (at >= line.size()) return "";
-  const std::size_t mark = line.find(kSourceMark, at);
-  at = mark != std::string::npos ? mark + kSourceMark.size() : at + 1;
-  while (at < line.size() && line[at] == ' ') ++at;
-  return line.substr(at);
+  std::string comment;
+  const auto add = [&comment](const std::string& line, std::size_t mark) {
+    const std::size_t begin =
+        mark == std::string::npos ? mark : line.find_first_not_of(' ', mark + 1);
+    if (begin == std::string::npos) return;
+    comment += (comment.empty() ? "" : " ") + line.substr(begin);
+  };
+  add(lines_[end.line - 1], lines_[end.line - 1].find('#', end.column > 0 ? end.column - 1 : 0));
+  for (std::size_t i = end.line; i < lines_.size(); ++i) {
+    const std::size_t mark = lines_[i].find_first_not_of(' ');
+    if (mark == 0 || mark == std::string::npos || lines_[i][mark] != '#') break;
+    add(lines_[i], mark);
+  }
+  const std::size_t mark = comment.find(kSourceMark);
+  return mark == std::string::npos ? comment : comment.substr(mark + kSourceMark.size());
 }
 
 template <class Struct>
@@ -188,6 +196,28 @@ std::string toml_value(const ParameterValue& parameter) {
   return text;
 }
 
+/// A comment that stands behind "# " in a column, in lines of the width where it has one.
+std::string broken(const std::string& comment, std::size_t width, std::size_t column) {
+  if (width == 0) return comment;
+  std::string text;
+  std::size_t used = column + 2;
+  for (std::size_t begin = 0; begin < comment.size();) {
+    const std::size_t end = std::min(comment.find(' ', begin), comment.size());
+    const std::size_t word = end - begin;
+    if (begin > 0 && used + 1 + word > width) {
+      text += '\n' + std::string(column, ' ') + "# ";
+      used = column + 2;
+    } else if (begin > 0) {
+      text += ' ';
+      ++used;
+    }
+    text.append(comment, begin, word);
+    used += word;
+    begin = end + 1;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> built_in_names() {
@@ -230,7 +260,7 @@ Configuration parse_configuration(const std::string& text, const std::string& fi
   return configuration;
 }
 
-std::string to_toml(const Configuration& configuration) {
+std::string to_toml(const Configuration& configuration, std::size_t width) {
   struct Line {
     std::string text, comment;
   };
@@ -255,14 +285,17 @@ std::string to_toml(const Configuration& configuration) {
     comment += " " + std::string(kSourceMark) + source;
     lines.push_back({name + " = " + toml_value(parameter), comment});
   }
-  std::size_t width = 0;
-  for (const Line& line : lines) width = std::max(width, line.text.size());
+  std::size_t column = 0;  // Of the comments.
+  for (const Line& line : lines) column = std::max(column, line.text.size() + 2);
+  if (width > 0) column = std::min(column, width / 2);
   std::string text;
   for (const Line& line : lines) {
     text += line.text;
     if (!line.comment.empty()) {
-      text.append(width + 2 - line.text.size(), ' ');
-      text += "# " + line.comment;
+      if (line.text.size() + 2 > column) text += '\n';
+      const std::size_t used = line.text.size() + 2 > column ? 0 : line.text.size();
+      text.append(column - used, ' ');
+      text += "# " + broken(line.comment, width, column);
     }
     text += '\n';
   }

@@ -44,7 +44,8 @@ void apply_setting(Configuration& configuration, const std::string& assignment);
 /// Checks ranges and what has to fit together.
 void check(const Configuration& configuration);
 
-/// The effective parameters as a configuration file, with unit, help and source behind each value.
-std::string to_toml(const Configuration& configuration);
+/// The effective parameters as a configuration file, with unit, help and source behind each value;
+/// in lines of the width where one is given, which reads back the same.
+std::string to_toml(const Configuration& configuration, std::size_t width = 0);
 
 }  // namespace tpu::config

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "isa/generation.h"
 #include "models/parameter_table.h"
@@ -425,6 +426,19 @@ TEST(Show, TheEffectiveParametersReadBackAsThemselves) {
     EXPECT_EQ(back.origins.at("hbm.pin_mbps").source,
               configuration.origins.at("hbm.pin_mbps").source);
     EXPECT_TRUE(to_toml(back) == text) << text;
+  }
+}
+
+TEST(Show, InNarrowLinesItReadsBackAsItself) {
+  Configuration configuration = load_configuration("v3-8");
+  apply_setting(configuration, "chip[3].clock_mhz=470");
+  for (const std::size_t width : {40, 60, 80, 400}) {
+    const std::string text = to_toml(configuration, width);
+    std::istringstream lines(text);
+    for (std::string line; width > 40 && std::getline(lines, line);) {
+      EXPECT_LE(line.size(), width) << line;
+    }
+    EXPECT_EQ(to_toml(parse_configuration(text, "back.toml")), to_toml(configuration)) << text;
   }
 }
 
