@@ -21,8 +21,9 @@ bool unroll_short_loops(hlo::Module& module);
 ///
 /// - A while gets one operand per array of its state: those that iterations change, then those that
 ///   they only read. State that nobody needs is dropped; state that never changes is read from
-///   where it stands, a constant or a broadcast is computed again inside. Its result is the tuple
-///   of what changes.
+///   where it stands, a constant or a broadcast is computed again inside; what iterations would
+///   compute of such state alone is computed before, where it has no more bytes. Its result is the
+///   tuple of what changes.
 /// - The trip count is that of its counter (hlo::loop_counter); a loop that never runs is its
 ///   initial state.
 /// - A conditional gets its selector and the arrays that each branch reads, branch after branch.

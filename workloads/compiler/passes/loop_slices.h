@@ -16,6 +16,9 @@ namespace tpu::compiler {
 /// - Such an update is a copy to a place that is known when it is called; where nothing else reads
 ///   the array, the kernel that makes the update writes it there (`plan_hbm`).
 ///
+/// A counter that is then left for the next count alone, and that nobody reads behind the loop, is
+/// counted no more.
+///
 /// Takes: major dimensions, slices that are one range of HBM, places inside the
 /// array that grow by the same amount each iteration. All others keep their index.
 /// Needs: layouts; before fuse. Leaves: dynamic-slice with one operand, dynamic-update-slice with

@@ -12,7 +12,8 @@ namespace tpu::compiler {
 /// An array has a narrow form where elementwise operations or a product make it (their kernel
 /// rounds on the way out) and where nothing but products, reductions and comparisons with zero
 /// reads it, or two products do: then writing the narrow form beside the wide one moves no more
-/// bytes. Nor does it where a concatenation that becomes narrow reads it.
+/// bytes. Nor does it where a concatenation that becomes narrow reads it. A parameter has one where
+/// two kernels or more move it on its way, one behind the other, and nothing else reads it.
 ///
 /// Needs: a verified module without call and fusion in the entry, dots in canonical form; layouts
 /// not assigned yet.
