@@ -19,6 +19,19 @@ std::string number_text(double value) {
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
 }
 
+/// Six digits of a number that has more, or all before the point; what is no number as it is.
+std::string six_digits(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.size() <= 7) return text;
+  const bool is_large = std::abs(value) >= 1e5;
+  std::array<char, 400> buffer{};
+  const auto written = std::to_chars(
+      buffer.data(), buffer.data() + buffer.size(), value,
+      is_large ? std::chars_format::fixed : std::chars_format::general, is_large ? 0 : 6);
+  return written.ec == std::errc() ? std::string(buffer.data(), written.ptr) : text;
+}
+
 std::string markdown_cell(std::string text) {
   for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) {
     text.insert(at, "\\");
@@ -109,7 +122,8 @@ std::string markdown_text(const traces::Table& table) {
   text += "\n" + line + "\n";
   for (std::size_t row = 0; row < table.rows(); ++row) {
     text += "|";
-    for (const Texts* cells : columns) text += " " + markdown_cell((*cells)[row]) + " |";
+    for (const Texts* cells : columns)
+      text += " " + markdown_cell(six_digits((*cells)[row])) + " |";
     text += "\n";
   }
   return text;

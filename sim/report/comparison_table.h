@@ -28,7 +28,7 @@ std::string gpu_bounds_text(const std::vector<GpuBound>& bounds);
 traces::Table comparison_table(const std::vector<traces::RunRecord>& records,
                                const std::vector<Summary>& summaries);
 
-/// Any table of texts as Markdown.
+/// Any table of texts as Markdown, numbers with six digits: for people, as CSV is for programs.
 std::string markdown_text(const traces::Table& table);
 
 }  // namespace tpu::report

@@ -138,6 +138,16 @@ TEST(EveryComparison, MarkdownHasALineForEachRow) {
             "| a | b\\|c | d |\n|---|---|--:|\n| 1 | 2 | 3 |\n| x\\|y\\|z | \\| | 4 |\n");
 }
 
+TEST(EveryComparison, MarkdownHasSixDigits) {
+  traces::Table table;
+  using Texts = std::vector<std::string>;
+  table.add("n", Texts{"0.18628714285714285", "687111.2951587795", "130401", "12345678",
+                       "99999.95111", "460.8", "1.25 of 3.0000001", "0.000012345678901"});
+  EXPECT_EQ(markdown_text(table),
+            "| n |\n|---|\n| 0.186287 |\n| 687111 |\n| 130401 |\n| 12345678 |\n| 100000 |\n"
+            "| 460.8 |\n| 1.25 of 3.0000001 |\n| 1.23457e-05 |\n");
+}
+
 /// 24 operations, each 2 cycles longer than the one before in the second run; one is in one alone.
 TEST(EveryComparison, ADifferenceShowsTwentyAndAddsUpTheOthers) {
   traces::RunRecord first = test::synthetic_record();
