@@ -13,19 +13,29 @@ import optax
 from jax import ShapeDtypeStruct
 
 
-def training_step(model, loss_of, optimizer, *batch):
-    """A step and its arguments: parameters, state of the optimiser, the batch. `loss_of` has the model's output and the batch."""
+def step_of_loss(loss, optimizer, parameters, *batch):
+    """A step and its arguments: parameters, state of the optimiser, the batch. `loss` has the parameters and the batch."""
 
-    def step(parameters, state, *batch):
-        loss, gradients = jax.value_and_grad(lambda p: loss_of(model.apply(p, batch[0]), *batch))(parameters)
-        updates, state = optimizer.update(gradients, state, parameters)
-        return optax.apply_updates(parameters, updates), state, loss
+    def step(p, state, *batch):
+        value, gradients = jax.value_and_grad(loss)(p, *batch)
+        updates, state = optimizer.update(gradients, state, p)
+        return optax.apply_updates(p, updates), state, value
 
     def arguments():
-        parameters = jax.eval_shape(model.init, jax.random.key(0), batch[0])
-        return (parameters, jax.eval_shape(optimizer.init, parameters), *batch)
+        p = parameters()
+        return (p, jax.eval_shape(optimizer.init, p), *batch)
 
     return step, arguments
+
+
+def training_step(model, loss_of, optimizer, *batch):
+    """The same of a model. `loss_of` has its output and the batch."""
+    return step_of_loss(
+        lambda p, *batch: loss_of(model.apply(p, batch[0]), *batch),
+        optimizer,
+        lambda: jax.eval_shape(model.init, jax.random.key(0), batch[0]),
+        *batch,
+    )
 
 
 def floats(*extents):

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from named_steps import NamedSteps, cross_entropy, print_named, square
-from ordinary_steps import classes, floats, integers, next_words, training_step
+from ordinary_steps import classes, floats, integers, next_words, step_of_loss, training_step
 
 lax = jax.lax
 STEPS = NamedSteps()
@@ -251,26 +251,20 @@ def translated_images():
 
     generator, critic = Generator(), Critic()
 
-    def update(p, state, one, other):
-        def loss(p):
-            fixed = lax.stop_gradient(p["critic"])
-            made = generator.apply(p["there"], one)
-            back = generator.apply(p["back"], made)
-            own = square(critic.apply(fixed, made), 1) + 10 * jnp.abs(back - one).mean()
-            judged = square(critic.apply(p["critic"], other), 1) + square(critic.apply(p["critic"], lax.stop_gradient(made)), 0)
-            return own + judged
+    def loss(p, one, other):
+        fixed = lax.stop_gradient(p["critic"])
+        made = generator.apply(p["there"], one)
+        back = generator.apply(p["back"], made)
+        own = square(critic.apply(fixed, made), 1) + 10 * jnp.abs(back - one).mean()
+        judged = square(critic.apply(p["critic"], other), 1) + square(critic.apply(p["critic"], lax.stop_gradient(made)), 0)
+        return own + judged
 
-        value, gradients = jax.value_and_grad(loss)(p)
-        updates, state = ADAM.update(gradients, state, p)
-        return optax.apply_updates(p, updates), state, value
-
-    def arguments():
-        image = floats(4, 64, 64, 3)
+    def parameters():
         made = functools.partial(jax.eval_shape, generator.init, jax.random.key(0), image)
-        p = {"there": made(), "back": made(), "critic": jax.eval_shape(critic.init, jax.random.key(0), image)}
-        return p, jax.eval_shape(ADAM.init, p), image, image
+        return {"there": made(), "back": made(), "critic": jax.eval_shape(critic.init, jax.random.key(0), image)}
 
-    return update, arguments
+    image = floats(4, 64, 64, 3)
+    return step_of_loss(loss, ADAM, parameters, image, image)
 
 
 @step
@@ -286,29 +280,23 @@ def meta_learning():
 
     net = Net()
 
-    def update(p, state, seen, labels, asked, answers):
-        def task(p, seen, labels, asked, answers):
-            def loss(q, x, y):
-                return cross_entropy(net.apply(q, x), y)
+    def task(p, seen, labels, asked, answers):
+        def loss(q, x, y):
+            return cross_entropy(net.apply(q, x), y)
 
-            q = p
-            for _ in range(3):
-                q = jax.tree.map(lambda a, g: a - 0.1 * g, q, jax.grad(loss)(q, seen, labels))
-            return loss(q, asked, answers)
+        q = p
+        for _ in range(3):
+            q = jax.tree.map(lambda a, g: a - 0.1 * g, q, jax.grad(loss)(q, seen, labels))
+        return loss(q, asked, answers)
 
-        def loss(p):
-            return jax.vmap(functools.partial(task, p))(seen, labels, asked, answers).mean()
+    def loss(p, *tasks):
+        return jax.vmap(functools.partial(task, p))(*tasks).mean()
 
-        value, gradients = jax.value_and_grad(loss)(p)
-        updates, state = ADAM.update(gradients, state, p)
-        return optax.apply_updates(p, updates), state, value
+    def parameters():
+        return jax.eval_shape(net.init, jax.random.key(0), floats(25, 28, 28, 1))
 
-    def arguments():
-        p = jax.eval_shape(net.init, jax.random.key(0), floats(25, 28, 28, 1))
-        images, labels = floats(8, 25, 28, 28, 1), integers(8, 25)
-        return p, jax.eval_shape(ADAM.init, p), images, labels, images, labels
-
-    return update, arguments
+    images, labels = floats(8, 25, 28, 28, 1), integers(8, 25)
+    return step_of_loss(loss, ADAM, parameters, images, labels, images, labels)
 
 
 @step
@@ -604,16 +592,10 @@ def physics():
 
         return jnp.square(jax.vmap(residual)(inner)).mean() + square(u(start), wanted)
 
-    def update(p, state, *batch):
-        value, gradients = jax.value_and_grad(loss)(p, *batch)
-        updates, state = ADAM.update(gradients, state, p)
-        return optax.apply_updates(p, updates), state, value
+    def parameters():
+        return jax.eval_shape(model.init, jax.random.key(0), floats(2))
 
-    def arguments():
-        p = jax.eval_shape(model.init, jax.random.key(0), floats(2))
-        return p, jax.eval_shape(ADAM.init, p), floats(4096, 2), floats(256, 2), floats(256)
-
-    return update, arguments
+    return step_of_loss(loss, ADAM, parameters, floats(4096, 2), floats(256, 2), floats(256))
 
 
 if __name__ == "__main__":
