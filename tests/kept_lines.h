@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -9,8 +11,8 @@
 namespace tpu::test {
 
 /// A small file of the repository with one line "KEY: VALUE" for each thing that a test compares
-/// with what it was. With TPUSIM_UPDATE_KEPT set the test writes what it finds instead; the change
-/// of the file then shows in the commit what changed. `name`: its path below tests/.
+/// with what it was. With TPUSIM_UPDATE_KEPT set the test writes what it finds instead, at its end;
+/// the change of the file then shows in the commit what changed. `name`: its path below tests/.
 class KeptLines {
  public:
   explicit KeptLines(const std::string& name)
@@ -21,6 +23,14 @@ class KeptLines {
       if (colon != std::string::npos) lines_[line.substr(0, colon)] = line.substr(colon + 2);
     }
   }
+  ~KeptLines() {
+    if (!updating()) return;
+    std::ofstream file(path_);
+    for (const auto& [key, value] : lines_) file << key << ": " << value << "\n";
+  }
+  KeptLines(const KeptLines&) = delete;
+  KeptLines& operator=(const KeptLines&) = delete;
+
   static bool updating() { return std::getenv("TPUSIM_UPDATE_KEPT") != nullptr; }
   /// Empty where there is no such line.
   std::string at(const std::string& key) const {
@@ -28,9 +38,11 @@ class KeptLines {
     return found == lines_.end() ? std::string() : found->second;
   }
   void set(const std::string& key, const std::string& value) { lines_[key] = value; }
-  void write() const {
-    std::ofstream file(path_);
-    for (const auto& [key, value] : lines_) file << key << ": " << value << "\n";
+  /// `shown`: what the reader sees of it where it is another.
+  void expect(const std::string& key, const std::string& now, const std::string& shown = "") {
+    if (updating()) return set(key, now);
+    EXPECT_EQ(now, at(key)) << key << shown
+                            << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes the file anew";
   }
 
  private:

@@ -173,8 +173,6 @@ TEST(KeptPrograms, KernelsHaveTheCodeThatTheyHadAndNoStepTakesTwoPercentLonger) 
       }
     }
   }
-  if (KeptLines::updating()) codes.write();
-  if (KeptLines::updating()) cycles.write();
 }
 
 // Schedules that are kept from program to program.

@@ -29,21 +29,6 @@ using compiler::LanesTiling;
 using compiler::Target;
 using hlo::ElementType;
 
-class Lines {
- public:
-  explicit Lines(const std::string& name) : kept_("compiler/kept/" + name) {}
-  ~Lines() {
-    if (KeptLines::updating()) kept_.write();
-  }
-  void expect(const std::string& key, const std::string& now) {
-    if (KeptLines::updating()) return kept_.set(key, now);
-    EXPECT_EQ(now, kept_.at(key)) << key << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes the file anew";
-  }
-
- private:
-  KeptLines kept_;
-};
-
 class RandomProblems {
  public:
   explicit RandomProblems(std::uint32_t seed) : random_(seed) {}
@@ -157,7 +142,7 @@ std::string found(const Search& search) {
 }
 
 TEST(KeptTilings, OfProducts) {
-  Lines lines("dot_tilings.txt");
+  KeptLines lines("compiler/kept/dot_tilings.txt");
   for (std::uint32_t seed = 4001; seed <= 4250; ++seed) {
     RandomProblems random(seed);
     const Target target = random.target();
@@ -179,7 +164,7 @@ TEST(KeptTilings, OfProducts) {
 }
 
 TEST(KeptTilings, OfConvolutions) {
-  Lines lines("convolution_tilings.txt");
+  KeptLines lines("compiler/kept/convolution_tilings.txt");
   for (std::uint32_t seed = 4301; seed <= 4400; ++seed) {
     RandomProblems random(seed);
     const Target target = random.target();

@@ -187,40 +187,35 @@ TEST(RegularGathers, AWindowIsReplacedWithoutAnIndex) {
   EXPECT_EQ(count(update, {HloOpcode::kCompare}), 2U);
 }
 
+/// An update of these extents, whose starts are `z` (0) and `two`, behind the pass.
+hlo::Module updated(const std::string& sizes, const std::string& starts) {
+  return rewritten("HloModule m\nENTRY main {\n  x = f32[3,8,9] parameter(0)\n  u = f32[" + sizes +
+                   "] parameter(1)\n  z = s32[] constant(0)\n  two = s32[] constant(2)\n"
+                   "  ROOT y = f32[3,8,9] dynamic-update-slice(x, u, " +
+                   starts + ")\n}\n");
+}
+
 TEST(RegularGathers, AWindowOfAllButOneDimensionIsAPartOfAConcatenation) {
   using hlo::HloOpcode;
-  const auto update = [](const std::string& sizes, const std::string& starts) {
-    return rewritten("HloModule m\nENTRY main {\n  x = f32[3,8,9] parameter(0)\n  u = f32[" +
-                     sizes +
-                     "] parameter(1)\n  z = s32[] constant(0)\n  two = s32[] constant(2)\n"
-                     "  ROOT y = f32[3,8,9] dynamic-update-slice(x, u, " +
-                     starts + ")\n}\n");
-  };
-  const hlo::Module middle = update("3,4,9", "z, two, z"), begin = update("3,4,9", "z, z, z");
+  const hlo::Module middle = updated("3,4,9", "z, two, z"), begin = updated("3,4,9", "z, z, z");
   EXPECT_EQ(count(middle, {HloOpcode::kConcatenate}), 1U);
   EXPECT_EQ(count(middle, {HloOpcode::kSlice}), 2U);
   EXPECT_EQ(count(begin, {HloOpcode::kSlice}), 1U);
-  EXPECT_EQ(count(update("3,8,9", "z, z, z"), {HloOpcode::kConcatenate}), 0U);
+  EXPECT_EQ(count(updated("3,8,9", "z, z, z"), {HloOpcode::kConcatenate}), 0U);
   // Whole rows of the array: a kernel that may work in place.
-  EXPECT_EQ(count(update("1,8,9", "two, z, z"), {HloOpcode::kDynamicUpdateSlice}), 1U);
+  EXPECT_EQ(count(updated("1,8,9", "two, z, z"), {HloOpcode::kDynamicUpdateSlice}), 1U);
 }
 
 /// x.at[:, 5].set(y): elements are selected by their place out of what is repeated; no pad.
 TEST(RegularGathers, AWindowOfOneRowIsRepeated) {
   using hlo::HloOpcode;
-  const auto update = [](const std::string& sizes, const std::string& starts) {
-    return rewritten("HloModule m\nENTRY main {\n  x = f32[3,8,9] parameter(0)\n  u = f32[" +
-                     sizes +
-                     "] parameter(1)\n  z = s32[] constant(0)\n  two = s32[] constant(2)\n"
-                     "  ROOT y = f32[3,8,9] dynamic-update-slice(x, u, " +
-                     starts + ")\n}\n");
-  };
-  const hlo::Module row = update("3,1,9", "z, two, z"), element = update("1,1,1", "two, two, two");
+  const hlo::Module row = updated("3,1,9", "z, two, z"),
+                    element = updated("1,1,1", "two, two, two");
   EXPECT_EQ(count(row, {HloOpcode::kPad, HloOpcode::kConcatenate}), 0U);
   EXPECT_EQ(count(row, {HloOpcode::kCompare}), 1U);
   EXPECT_EQ(count(element, {HloOpcode::kCompare}), 3U);
   // Four columns of one row: padded along the columns, repeated along the rows.
-  const hlo::Module part = update("3,1,4", "z, two, two");
+  const hlo::Module part = updated("3,1,4", "z, two, two");
   EXPECT_EQ(count(part, {HloOpcode::kPad}), 1U);
   EXPECT_EQ(count(part, {HloOpcode::kCompare}), 3U);
 }

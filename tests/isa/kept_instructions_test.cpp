@@ -29,21 +29,6 @@ using test::RandomProgram;
 using tpu::test::Code;
 using tpu::test::KeptLines;
 
-class Lines {
- public:
-  explicit Lines(const std::string& name) : kept_("isa/kept/" + name) {}
-  ~Lines() {
-    if (KeptLines::updating()) kept_.write();
-  }
-  void expect(const std::string& key, const std::string& now) {
-    if (KeptLines::updating()) return kept_.set(key, now);
-    EXPECT_EQ(now, kept_.at(key)) << key << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes the file anew";
-  }
-
- private:
-  KeptLines kept_;
-};
-
 std::string one_line(const std::string& text) {
   std::string line = text.substr(0, 160);
   for (char& letter : line) {
@@ -117,7 +102,7 @@ TEST(KeptInstructions, DoWhatTheyDid) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "which of two NaNs a sum gives depends on how the library is optimised";
 #endif
-  Lines lines("execution.txt");
+  KeptLines lines("isa/kept/execution.txt");
   for (std::size_t number = 0; number < static_cast<std::size_t>(kOpcodeCount); ++number) {
     const auto opcode = static_cast<Opcode>(number);
     RandomProgram random(5000 + static_cast<std::uint32_t>(number));
@@ -164,7 +149,7 @@ TEST(KeptInstructions, DoWhatTheyDid) {
 }
 
 TEST(KeptInstructions, AreWrittenAsTheyWere) {
-  Lines lines("text.txt");
+  KeptLines lines("isa/kept/text.txt");
   for (std::size_t number = 0; number < static_cast<std::size_t>(kOpcodeCount); ++number) {
     const auto opcode = static_cast<Opcode>(number);
     RandomProgram random(6000 + static_cast<std::uint32_t>(number));
@@ -183,7 +168,7 @@ TEST(KeptInstructions, AreWrittenAsTheyWere) {
 
 /// A letter of a kernel's text is another one; instructions are put together at random.
 TEST(KeptInstructions, WhatIsWrongIsSaidAsItWas) {
-  Lines lines("problems.txt");
+  KeptLines lines("isa/kept/problems.txt");
   for (std::uint32_t seed = 7001; seed <= 7150; ++seed) {
     RandomProgram random(seed);
     std::ostringstream out;

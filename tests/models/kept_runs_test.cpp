@@ -181,22 +181,6 @@ std::string outcome(const isa::Program& program, RunOptions options,
   }
 }
 
-/// The lines of a file as they are now beside those that are kept.
-class Lines {
- public:
-  explicit Lines(const std::string& name) : kept_("models/kept/" + name) {}
-  ~Lines() {
-    if (test::KeptLines::updating()) kept_.write();
-  }
-  void expect(const std::string& key, const std::string& now) {
-    if (test::KeptLines::updating()) return kept_.set(key, now);
-    EXPECT_EQ(now, kept_.at(key)) << key << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes the file anew";
-  }
-
- private:
-  test::KeptLines kept_;
-};
-
 std::string key(const char* kind, std::uint32_t seed) {
   char text[64];
   std::snprintf(text, sizeof text, "%s %03u", kind, seed);
@@ -204,7 +188,7 @@ std::string key(const char* kind, std::uint32_t seed) {
 }
 
 TEST(KeptRuns, OfACore) {
-  Lines lines("core.txt");
+  test::KeptLines lines("models/kept/core.txt");
   CoreLoad load;
   load.hbm.push_back({0, std::vector<std::uint32_t>(512 * 256)});
   for (std::size_t i = 0; i < load.hbm[0].words.size(); ++i) {
@@ -236,7 +220,7 @@ TEST(KeptRuns, OfACore) {
 
 /// Programs that are wrong, and what is said of them.
 TEST(KeptRuns, OfWhatIsWrong) {
-  Lines lines("faults.txt");
+  test::KeptLines lines("models/kept/faults.txt");
   for (std::uint32_t seed = 1301; seed <= 1400; ++seed) {
     isa::Program program = test::RandomProgram(seed).make();
     std::mt19937 random(seed);
@@ -274,7 +258,7 @@ MachineParams random_slice(std::mt19937& random) {
 }
 
 TEST(KeptRuns, OfSlices) {
-  Lines lines("slices.txt");
+  test::KeptLines lines("models/kept/slices.txt");
   for (std::uint32_t seed = 1501; seed <= 1560; ++seed) {
     std::mt19937 random(seed);
     const MachineParams params = random_slice(random);
@@ -336,7 +320,7 @@ kernel top
 }
 
 TEST(KeptRuns, OfHosts) {
-  Lines lines("hosts.txt");
+  test::KeptLines lines("models/kept/hosts.txt");
   for (std::uint32_t seed = 1601; seed <= 1680; ++seed) {
     std::mt19937 random(seed);
     MachineParams params = random_host(random);
@@ -372,7 +356,7 @@ TEST(KeptRuns, OfHosts) {
 }
 
 TEST(KeptRuns, OfTrainings) {
-  Lines lines("trainings.txt");
+  test::KeptLines lines("models/kept/trainings.txt");
   for (std::uint32_t seed = 1701; seed <= 1780; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::uint64_t count) { return random() % count; };
@@ -456,7 +440,7 @@ std::vector<std::string> short_outcomes(const std::function<MachineParams(Machin
 
 /// Each parameter of the machine by itself has another value; "=" where that changes nothing.
 TEST(KeptRuns, WithEachParameterChanged) {
-  Lines lines("parameters.txt");
+  test::KeptLines lines("models/kept/parameters.txt");
   const std::vector<std::string> before = short_outcomes([](MachineParams p) { return p; });
   std::string line;
   for (const std::string& text : before) line += text;

@@ -46,19 +46,12 @@ SimulatorCost some_cost(std::uint32_t seed) {
   return cost;
 }
 
+/// Codes of texts; where one is another, what is said now is printed.
 class Lines {
  public:
   explicit Lines(const std::string& name) : kept_("report/kept/" + name) {}
-  ~Lines() {
-    if (test::KeptLines::updating()) kept_.write();
-  }
-  /// Where the code is another one, what is said now is printed.
   void expect(const std::string& key, const std::string& text) {
-    const std::string now = (Code() << std::string_view(text)).text();
-    if (test::KeptLines::updating()) return kept_.set(key, now);
-    EXPECT_EQ(now, kept_.at(key)) << key << "; now:\n"
-                                  << text.substr(0, 4000)
-                                  << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes it anew";
+    kept_.expect(key, (Code() << std::string_view(text)).text(), "; now:\n" + text.substr(0, 4000));
   }
   void expect(const std::string& key, const Json& json) { expect(key, json.dump(1)); }
 

@@ -107,34 +107,32 @@ std::string tables_text(const Hdf5Contents& contents) {
 
 TEST_F(KeptExports, OfRecords) {
   test::KeptLines kept("traces/kept/records.txt");
-  const auto expect = [&](const std::string& key, const std::string& now) {
-    if (test::KeptLines::updating()) return kept.set(key, now);
-    EXPECT_EQ(now, kept.at(key)) << key << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes it anew";
-  };
   for (std::uint32_t seed = 2001; seed <= 2012; ++seed) {
     const RunRecord record = test::RandomRecord(seed).make();
     const std::string key = std::to_string(seed);
     Window window;
     if (seed % 3 == 0) window = {record.result.cycles / 5, record.result.cycles / 2};
-    expect(key + " chrome", written("t.json", [&](const auto& p) { export_chrome(record, p); }));
-    expect(key + " perfetto",
-           written("t.pftrace", [&](const auto& p) { export_perfetto(record, p); }));
-    expect(key + " vcd", written("t.vcd", [&](const auto& p) { export_vcd(record, window, p); }));
+    kept.expect(key + " chrome",
+                written("t.json", [&](const auto& p) { export_chrome(record, p); }));
+    kept.expect(key + " perfetto",
+                written("t.pftrace", [&](const auto& p) { export_perfetto(record, p); }));
+    kept.expect(key + " vcd",
+                written("t.vcd", [&](const auto& p) { export_vcd(record, window, p); }));
     std::string left_out;
     for (const std::size_t most : {std::size_t{20}, std::size_t{1000000}}) {
-      expect(key + " xplane of " + std::to_string(most), written("t", [&](const auto& p) {
-               for (const std::string& line : export_xplane(record, {35, 20}, most, p)) {
-                 left_out += line + "; ";
-               }
-             }));
+      kept.expect(key + " xplane of " + std::to_string(most), written("t", [&](const auto& p) {
+                    for (const std::string& line : export_xplane(record, {35, 20}, most, p)) {
+                      left_out += line + "; ";
+                    }
+                  }));
     }
-    expect(key + " xplane leaves out", left_out);
-    expect(key + " csv", written("t", [&](const auto& p) {
-             fs::create_directory(p);
-             export_csv(run_contents(record), p);
-           }));
+    kept.expect(key + " xplane leaves out", left_out);
+    kept.expect(key + " csv", written("t", [&](const auto& p) {
+                  fs::create_directory(p);
+                  export_csv(run_contents(record), p);
+                }));
     const std::string tables = tables_text(run_contents(record));
-    expect(key + " tables", tables);
+    kept.expect(key + " tables", tables);
     const std::string file = (folder_ / "t.h5").string();
     write_run_file(file, record);
     EXPECT_EQ(tables_text(run_contents(read_run_file(file))), tables) << seed << ": read back";
@@ -147,11 +145,10 @@ TEST_F(KeptExports, OfRecords) {
     for (const std::uint64_t bytes : hbm_in_use(record)) memory << bytes;
     memory << hbm_peak_bytes(record);
     const RunHlo hlo = run_hlo(record);
-    expect(key + " links, memory, program",
-           links.text() + " " + memory.text() + " " +
-               (Code() << std::string_view(hlo.proto) << hlo.program_id).text());
+    kept.expect(key + " links, memory, program",
+                links.text() + " " + memory.text() + " " +
+                    (Code() << std::string_view(hlo.proto) << hlo.program_id).text());
   }
-  if (test::KeptLines::updating()) kept.write();
 }
 
 /// Keeps what both recorders keep.
@@ -171,15 +168,11 @@ class Recorders : public EventRecorder {
 
 TEST_F(KeptExports, OfRandomPrograms) {
   test::KeptLines kept("traces/kept/programs.txt");
-  const auto expect = [&](const std::string& key, const std::string& now) {
-    if (test::KeptLines::updating()) return kept.set(key, now);
-    EXPECT_EQ(now, kept.at(key)) << key << "\nmeant so? TPUSIM_UPDATE_KEPT=1 writes it anew";
-  };
   for (std::uint32_t seed = 2101; seed <= 2120; ++seed) {
     isa::Program program = test::RandomProgram(seed).make();
     const std::string key = std::to_string(seed);
-    expect(key + " program file",
-           written("t.tpu.h5", [&](const auto& p) { write_program_file(p, program); }));
+    kept.expect(key + " program file",
+                written("t.tpu.h5", [&](const auto& p) { write_program_file(p, program); }));
     const MachineParams params;
     std::pair<std::uint64_t, std::uint64_t> window = {0, 2000};
     if (seed % 3 == 0) window = {200, 500};
@@ -198,14 +191,13 @@ TEST_F(KeptExports, OfRandomPrograms) {
     record.has_events = true;
     record.events = recorders.take();
     const BundleLog log = recorders.bundles.take();
-    expect(key + " konata",
-           written("t.log", [&](const auto& p) { export_konata(log, program.ops, p); }));
-    expect(key + " vcd", written("t.vcd", [&](const auto& p) {
-             export_vcd(record, {window.first, window.second}, p, {&program, &log});
-           }));
-    expect(key + " tables", tables_text(run_contents(record)));
+    kept.expect(key + " konata",
+                written("t.log", [&](const auto& p) { export_konata(log, program.ops, p); }));
+    kept.expect(key + " vcd", written("t.vcd", [&](const auto& p) {
+                  export_vcd(record, {window.first, window.second}, p, {&program, &log});
+                }));
+    kept.expect(key + " tables", tables_text(run_contents(record)));
   }
-  if (test::KeptLines::updating()) kept.write();
 }
 
 }  // namespace

@@ -357,10 +357,9 @@ void SequenceKernel::start_loads(bool moving, SReg iteration) {
     if (array.operand < 0 || moves(array.operand) != moving) continue;
     SReg from = address(array.operand, iteration);
     if (array.part.granule != 0) from = builder_.add(from, array.part.granule);
-    const bool is_ahead = moving && is_loop();
     const std::uint32_t flag =
-        is_ahead ? ahead_flag_ : load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
-    dmas_.at(i).start(from, is_ahead ? array.ahead : array.region, flag);
+        moving ? ahead_flag_ : load_flags_[std::min(array.first_member, load_flags_.size() - 1)];
+    dmas_.at(i).start(from, moving ? array.ahead : array.region, flag);
   }
 }
 
