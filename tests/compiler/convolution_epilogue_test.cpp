@@ -253,10 +253,10 @@ TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {
   problem.spatial[1] = {8, 1, 8};
   compiler::Patches patches(problem, 3, 1);
   ASSERT_EQ(patches.units.size(), 2U);
-  EXPECT_EQ(compiler::pairs_of_step(tiling, target), 12U);
+  EXPECT_EQ(compiler::pairs_of_units(problem, tiling, target), 12U);
   EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 6U);
-  EXPECT_EQ(compiler::pair_place(tiling, target, 5).x, 5U);
-  EXPECT_EQ(compiler::pair_place(tiling, target, 6).column, 2U);
+  EXPECT_EQ(compiler::pair_place(problem, tiling, target, 5).x, 5U);
+  EXPECT_EQ(compiler::pair_place(problem, tiling, target, 6).column, 2U);
   // 5 units: 3 of 12 would do, and are a part of the six pixels.
   patches.units.resize(5);
   EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 3U);

@@ -1,29 +1,77 @@
 #include "workloads/compiler/kernels/contraction.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace tpu::compiler {
 
+namespace {
+
+/// Places of a walk, which the step before has computed.
+class PlacesAhead {
+ public:
+  /// `first`: of the step that begins; `second` tells which change from step to step.
+  PlacesAhead(KernelBuilder& builder, std::vector<SReg> first, const std::vector<SReg>& second)
+      : builder_(builder), places_(std::move(first)), variables_(places_.size()) {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i] != second[i]) variables_[i] = builder.scalar_variable(places_[i]);
+    }
+  }
+
+  std::vector<SReg> get() const {
+    std::vector<SReg> places = places_;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (variables_[i]) places[i] = builder_.get(*variables_[i]);
+    }
+    return places;
+  }
+
+  void set(const std::vector<SReg>& places) {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (variables_[i]) builder_.set(*variables_[i], places[i]);
+    }
+  }
+
+ private:
+  KernelBuilder& builder_;
+  std::vector<SReg> places_;
+  std::vector<std::optional<SVariable>> variables_;
+};
+
+}  // namespace
+
 void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction& contraction) {
   StepCounter counter(builder, contraction.extents);
+  const Digits first = counter.present(), second = counter.next(), third = counter.behind(second);
+  const auto &moving = contraction.moving, &stationary = contraction.stationary;
+  const std::vector<SReg> begin = stationary.places(first), behind = stationary.places(second);
+  PlacesAhead rows(builder, moving.places(first), moving.places(second));
+  PlacesAhead weights(builder, behind, stationary.places(third));
   MatmulStream::Step step;
   step.pushes = contraction.pushes;
   step.transposed = contraction.transposed;
-  step.next_weights = contraction.stationary({}, Digits(contraction.extents.size()));
+  step.next_weights = stationary.tiles({}, begin);
   stream.begin(step);
   const auto emit_step = [&](SReg index, bool is_first, bool has_other_work) {
     const Digits digits = counter.present();
-    const Digits next = counter.next();
-    step.rows = contraction.moving(digits);
+    // What the units wait for comes first: codegen places instructions in the order of the program.
+    step.rows = moving.tiles(digits, rows.get());
+    step.next_weights = stationary.tiles(digits, weights.get());
     step.consume = contraction.sums(digits, is_first ? builder.less(0, index) : PReg());
-    step.next_weights = contraction.stationary(digits, next);
+    Digits next;
+    const auto make_next = [&] { return next.empty() ? next = counter.next() : next; };
     Contraction::Meanwhile meanwhile;
-    if (has_other_work) meanwhile = contraction.meanwhile(digits, next, index);
+    if (has_other_work) meanwhile = contraction.meanwhile(digits, make_next, index);
     step.meanwhile = meanwhile.push;
     stream.step(step);
+    make_next();
+    const std::vector<SReg> next_rows = moving.places(next);
+    const std::vector<SReg> next_weights = stationary.places(counter.behind(next));
     if (meanwhile.end) meanwhile.end();
     contraction.advance();
+    rows.set(next_rows);
+    weights.set(next_weights);
     counter.advance(next);
   };
   const std::uint64_t all = counter.steps();

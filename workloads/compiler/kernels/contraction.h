@@ -23,6 +23,14 @@ struct Contraction {
   using Tiles = std::function<VReg(std::uint32_t unit, std::uint32_t i, std::uint32_t part)>;
   using Results =
       std::function<void(std::uint32_t unit, std::uint32_t i, bool previous, VReg result)>;
+  /// The tiles of one side.
+  struct Walk {
+    /// VMEM rows, entries of tables and the like that tiles of a step with these digits need. They
+    /// are computed during the step before, so that the units have work as soon as a step begins.
+    std::function<std::vector<SReg>(const Digits& digits)> places;
+    /// `present`: the digits of the step that takes them in.
+    std::function<Tiles(const Digits& present, const std::vector<SReg>& places)> tiles;
+  };
   /// Other work that shares a step's time: behind each push, and behind the step.
   struct Meanwhile {
     std::function<void(std::uint32_t i)> push;
@@ -33,16 +41,17 @@ struct Contraction {
   std::uint32_t pushes = 0;            ///< Per MXU and lot.
   bool transposed = false;             ///< Stationary tiles are pushed transposed.
   std::uint32_t steps_at_once = 1;     ///< In one block of code, where they divide the steps.
-  std::function<Tiles(const Digits& digits)> moving;
-  /// The tiles that the present step loads for the next one; before the first step `present` is
-  /// empty.
-  std::function<Tiles(const Digits& present, const Digits& next)> stationary;
+  Walk moving;
+  /// Its tiles multiply in the step after the one that takes them in; before the first step
+  /// `present` is empty.
+  Walk stationary;
   /// Takes the results of a step, and of the step before it where one has `started`; behind the
   /// last step `digits` is empty.
   std::function<Results(const Digits& digits, PReg started)> sums;
   std::function<void()> advance;  ///< Moves sums on, at the end of a step.
-  std::function<Meanwhile(const Digits& digits, const Digits& next, SReg index)>
-      meanwhile;  ///< May be absent.
+  /// May be absent. `next` makes the digits of the step behind.
+  std::function<Meanwhile(const Digits& digits, const std::function<Digits()>& next, SReg index)>
+      meanwhile;
   /// Those that have other work to share: from this step on, up to that one (all where absent).
   std::uint64_t steps_before = 0;
   std::optional<std::uint64_t> steps_until;
@@ -53,6 +62,26 @@ void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction&
 
 /// The word of a table in SMEM that has some words for each value of a digit.
 SReg table_word(KernelBuilder& builder, std::uint32_t word, std::uint32_t words, SReg digit);
+/// The words of an entry of such a table, each read when it is first asked for: there are few
+/// scalar registers.
+class TableEntry {
+ public:
+  /// `entry`: words before it in the table; none: 0.
+  TableEntry(KernelBuilder& builder, std::uint32_t table, std::uint32_t words, SReg entry)
+      : builder_(builder), table_(table), entry_(entry), read_(words) {}
+  SReg word(std::uint32_t number) {
+    SReg& word = read_[number];
+    if (!word) word = table_word(builder_, table_ + number, 1, entry_);
+    return word;
+  }
+
+ private:
+  KernelBuilder& builder_;
+  std::uint32_t table_;
+  SReg entry_;
+  std::vector<SReg> read_;
+};
+
 /// Tiles by their place in VMEM, each loaded once however many units and pushes take it. `place` of
 /// (unit, i, part).
 Contraction::Tiles loaded_once(

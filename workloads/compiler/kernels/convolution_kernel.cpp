@@ -104,10 +104,18 @@ class ConvolutionKernel : ConvolutionGrid {
   /// VMEM rows of sums from a row of pixels to the next one, and from a pixel.
   std::uint32_t sum_line() const { return sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel; }
   std::uint32_t sum_pixel() const { return sizes_.phases_x * sizes_.sum_pixel; }
-  PReg is_last_tile(const Digits& digits);
+  PReg is_last_tile(SReg contracted);
   SReg tap_word(const Digits& digits, std::uint32_t word, SReg base = {});
-  Contraction::Tiles slab_rows(const VmemAddress& slab, const Digits& digits);
-  Contraction::Tiles window_tiles(const VmemAddress& window, const Digits& digits);
+  std::uint32_t slab_line() const;
+  std::uint32_t slab_pixel() const;
+  std::vector<SReg> slab_places(const VmemAddress& slab, const Digits& digits);
+  Contraction::Tiles slab_rows(const VmemAddress& slab, SReg row, SReg contracted);
+  ElementType window_type() const;
+  std::uint32_t window_part() const;
+  std::uint32_t window_column() const;
+  bool masks_window() const { return masks() && problem_.window_transposed && !sizes_.join; }
+  std::vector<SReg> window_places(const VmemAddress& window, const Digits& digits);
+  Contraction::Tiles window_tiles(const VmemAddress& window, const std::vector<SReg>& places);
   RunningSums::Place sums_at(const VmemAddress& sums, const Digits& digits);
   void multiply();
   void finish();
@@ -337,10 +345,9 @@ void ConvolutionKernel::work() {
 }
 
 /// Whether a step's last tile of contracted features is the last one; none: it is.
-PReg ConvolutionKernel::is_last_tile(const Digits& digits) {
-  if (!digits[kContracted]) return {};
-  return builder_.equal(digits[kContracted],
-                        sizes_.contracted_tiles / tiling_.contracted_parts - 1);
+PReg ConvolutionKernel::is_last_tile(SReg contracted) {
+  if (!contracted) return {};
+  return builder_.equal(contracted, sizes_.contracted_tiles / tiling_.contracted_parts - 1);
 }
 
 SReg ConvolutionKernel::tap_word(const Digits& digits, std::uint32_t word, SReg base) {
@@ -348,21 +355,34 @@ SReg ConvolutionKernel::tap_word(const Digits& digits, std::uint32_t word, SReg 
   return base ? builder_.add(found, base) : found;
 }
 
-/// The rows of the slab that stream in a step.
-Contraction::Tiles ConvolutionKernel::slab_rows(const VmemAddress& slab, const Digits& digits) {
+/// VMEM rows of the slab from what makes a line, and a pixel, of the result to what makes the next.
+std::uint32_t ConvolutionKernel::slab_line() const {
+  if (sizes_.join) return sizes_.join->y.result_step * sizes_.join->line_rows;
+  return static_cast<std::uint32_t>(height().stride) * sizes_.slab_x * sizes_.input_pixel;
+}
+std::uint32_t ConvolutionKernel::slab_pixel() const {
+  if (sizes_.join) return sizes_.join->x.result_step * sizes_.join->pixel_rows;
+  return static_cast<std::uint32_t>(width().stride) * sizes_.input_pixel;
+}
+
+/// Where the rows of the slab begin that stream in a step.
+std::vector<SReg> ConvolutionKernel::slab_places(const VmemAddress& slab, const Digits& digits) {
   const ConvolutionTiling& t = tiling_;
-  const auto stride_x = static_cast<std::uint32_t>(width().stride);
-  const auto stride_y = static_cast<std::uint32_t>(height().stride);
-  const std::uint32_t parts = t.contracted_parts;
-  const std::uint32_t line = sizes_.join ? sizes_.join->y.result_step * sizes_.join->line_rows
-                                         : stride_y * sizes_.slab_x * sizes_.input_pixel;
-  const std::uint32_t pixel = sizes_.join ? sizes_.join->x.result_step * sizes_.join->pixel_rows
-                                          : stride_x * sizes_.input_pixel;
-  const SReg row = weighted_sum(
-      builder_, digits, {0, 0, parts * sizes_.input_tile, t.chunk_y * line, t.chunk_x * pixel},
-      tap_word(digits, 0, slab.base));
-  const VReg mask =
-      masks() && !sizes_.join ? memory_.mask(problem_.input_type, is_last_tile(digits)) : VReg();
+  const SReg row = weighted_sum(builder_, digits,
+                                {0, 0, t.contracted_parts * sizes_.input_tile,
+                                 t.chunk_y * slab_line(), t.chunk_x * slab_pixel()},
+                                tap_word(digits, 0, slab.base));
+  return {row};
+}
+
+/// The rows there. `contracted`: the step's digit.
+Contraction::Tiles ConvolutionKernel::slab_rows(const VmemAddress& slab, SReg row,
+                                                SReg contracted) {
+  const std::uint32_t parts = tiling_.contracted_parts;
+  const std::uint32_t line = slab_line(), pixel = slab_pixel();
+  const VReg mask = masks() && !sizes_.join
+                        ? memory_.mask(problem_.input_type, is_last_tile(contracted))
+                        : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
         const std::uint32_t at = row_of(unit, i), number = at / tiling_.block_rows;
@@ -376,25 +396,45 @@ Contraction::Tiles ConvolutionKernel::slab_rows(const VmemAddress& slab, const D
       });
 }
 
-/// The tiles of the window that a step multiplies by.
-Contraction::Tiles ConvolutionKernel::window_tiles(const VmemAddress& window,
+/// What the window is stored as where it is loaded from.
+ElementType ConvolutionKernel::window_type() const {
+  return sizes_.join ? ElementType::kF32 : problem_.window_type;
+}
+
+/// From a tile of weights to the next one along the contracted features, and along the columns.
+std::uint32_t ConvolutionKernel::window_part() const {
+  return (problem_.window_transposed ? 1 : 16 * tiling_.block_columns) * tile_rows(window_type());
+}
+std::uint32_t ConvolutionKernel::window_column() const {
+  return (problem_.window_transposed ? 16 * sizes_.contracted_tiles : 1) * tile_rows(window_type());
+}
+
+/// Where the tiles of the window begin that a step multiplies by; its digit along the contracted
+/// features, where tiles have padding there.
+std::vector<SReg> ConvolutionKernel::window_places(const VmemAddress& window,
                                                    const Digits& digits) {
+  const ConvolutionTiling& t = tiling_;
+  const SReg base = weighted_sum(
+      builder_, digits,
+      {t.columns_at_once * window_column(), 0, t.contracted_parts * window_part(), 0, 0},
+      tap_word(digits, 1, window.base));
+  return {base, masks_window() ? digits[kContracted] : SReg()};
+}
+
+/// The tiles there.
+Contraction::Tiles ConvolutionKernel::window_tiles(const VmemAddress& window,
+                                                   const std::vector<SReg>& places) {
   const bool transposed = problem_.window_transposed;
   const std::uint32_t parts = tiling_.contracted_parts;
-  // From a tile of weights to the next one along the contracted features, and along the columns.
-  const ElementType type = sizes_.join ? ElementType::kF32 : problem_.window_type;
-  const std::uint32_t tile_rows_of = tile_rows(type);
-  const std::uint32_t part_rows = (transposed ? 1 : 16 * tiling_.block_columns) * tile_rows_of;
-  const std::uint32_t column = (transposed ? 16 * sizes_.contracted_tiles : 1) * tile_rows_of;
-  const SReg base =
-      weighted_sum(builder_, digits, {tiling_.columns_at_once * column, 0, parts * part_rows, 0, 0},
-                   tap_word(digits, 1, window.base));
-  const VReg mask =
-      masks() && transposed && !sizes_.join ? memory_.mask(type, is_last_tile(digits)) : VReg();
+  const ElementType type = window_type();
+  const std::uint32_t part_rows = window_part(), column = window_column();
+  const SReg base = places[0];
+  const VReg mask = masks_window() ? memory_.mask(type, is_last_tile(places[1])) : VReg();
   const auto load = loaded_once(
       [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
         const std::uint32_t row = transposed ? sizes_.contracted_tiles : tiling_.block_columns;
-        return part * part_rows + units_.column_of(unit) * column + (15 - j) * row * tile_rows_of;
+        return part * part_rows + units_.column_of(unit) * column +
+               (15 - j) * row * tile_rows(type);
       },
       [=](std::uint32_t at, std::uint32_t part) {
         return memory_.load_weights(type, {window.region, at, base},
@@ -442,11 +482,13 @@ void ConvolutionKernel::multiply() {
                    t.pixels_x / t.chunk_x};
   steps.pushes = pushes_;
   steps.transposed = problem_.window_transposed;
-  steps.moving = [&](const Digits& digits) { return slab_rows(slab, digits); };
-  steps.stationary = [&](const Digits& present, Digits next) {
-    const bool several = sizes_.contracted_tiles > t.contracted_parts;
-    if (present.empty() && several) next[kContracted] = builder_.constant(0);
-    return window_tiles(window, next);
+  steps.moving.places = [&](const Digits& digits) { return slab_places(slab, digits); };
+  steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
+    return slab_rows(slab, places[0], present[kContracted]);
+  };
+  steps.stationary.places = [&](const Digits& digits) { return window_places(window, digits); };
+  steps.stationary.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return window_tiles(window, places);
   };
   steps.sums = [&](const Digits& digits, PReg started) {
     return digits.empty() ? running.end() : running.at(sums_at(sums, digits), started);

@@ -68,6 +68,19 @@ class LanesKernel : LanesGrid {
 
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
+  std::uint32_t groups_at_once() const {
+    return tiling_.split == Split::kGroups ? mxu_units_.count() : 1;
+  }
+  std::uint32_t rows_at_once() const {
+    return tiling_.split == Split::kRows ? mxu_units_.count() : 1;
+  }
+  /// VMEM rows of the slab from a row of pixels, and from a group of one, to the next.
+  std::uint32_t row_pitch() const {
+    return static_cast<std::uint32_t>(height().stride) * sizes_.slab_x * sizes_.input_pixel;
+  }
+  std::uint32_t group_pitch() const {
+    return tiling_.group * static_cast<std::uint32_t>(width().stride) * sizes_.input_pixel;
+  }
   bool sums_apart() const { return sizes_.sums_apart; }
   std::uint32_t unit_words() const { return patches_.runs + 2; }
   /// The last tile of a pixel's features has rows of padding.
@@ -106,12 +119,13 @@ class LanesKernel : LanesGrid {
   void clear_columns_outside();
   void clear_padding();
   void work();
-  Contraction::Tiles moving_rows(SReg block_row, const Digits& digits);
+  Contraction::Tiles moving_rows(SReg base);
+  std::vector<SReg> patch_places(const Digits& digits);
   Contraction::Meanwhile finish_in_step(StepCounter& finished, SReg index);
   void multiply();
   std::vector<std::uint32_t> step_extents() const;
   std::vector<SReg> step_digits(const std::vector<SReg>& counted) const;
-  Contraction::Tiles patch_weights(const Digits& digits);
+  Contraction::Tiles patch_weights(const std::vector<SReg>& places);
   void finish();
   MReg inside(SReg y, SReg x, PReg is_live = {});
   void apply_epilogue();

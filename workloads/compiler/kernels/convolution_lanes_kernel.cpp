@@ -37,15 +37,16 @@ void LanesKernel::store_units() {
 }
 
 /// Per unit: tiles of the block before the pairs that it finishes, then their tile of features, row
-/// and pixel in what the MXUs multiply at once.
+/// and pixel in what the units complete.
 void LanesKernel::store_finished() {
   const auto count = static_cast<std::uint32_t>(patches_.units.size());
   if (!overlaps() || count == 1) return;
   finished_ = builder_.allocate_smem(4 * count);
   const std::uint32_t pairs = tiling_.finished_pairs;
-  const std::uint32_t last = pairs_of_step(tiling_, builder_.target()) / pairs - 1;
+  const std::uint32_t last = pairs_of_units(problem_, tiling_, builder_.target()) / pairs - 1;
   for (std::uint32_t unit = 0; unit < count; ++unit) {
-    const PairPlace place = pair_place(tiling_, builder_.target(), std::min(unit, last) * pairs);
+    const PairPlace place =
+        pair_place(problem_, tiling_, builder_.target(), std::min(unit, last) * pairs);
     const std::uint32_t before = place.row * sizes_.out_x + place.x;
     std::uint32_t word = finished_ + 4 * unit;
     for (const std::uint32_t value :

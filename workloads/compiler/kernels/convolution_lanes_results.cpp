@@ -132,12 +132,13 @@ void LanesKernel::apply_to_pair(EpilogueEmitter::Position& position) {
   }
 }
 
-/// The pairs that a step with these digits multiplied.
+/// The pairs that are complete behind the steps with these digits.
 LanesKernel::FinishedPairs LanesKernel::begin_pairs(const std::vector<SReg>& digits, PReg is_live) {
   const std::uint32_t columns = tiling_.block_columns;
-  const std::uint32_t rows = tiling_.split == Split::kRows ? mxu_units_.count() : 1;
+  const std::uint32_t rows =
+      sizes_.phases_y * (tiling_.split == Split::kRows ? mxu_units_.count() : 1);
   const std::uint32_t pixels =
-      tiling_.group * (tiling_.split == Split::kGroups ? mxu_units_.count() : 1);
+      sizes_.phases_x * tiling_.group * (tiling_.split == Split::kGroups ? mxu_units_.count() : 1);
   const auto place = [&](std::uint32_t word) {
     if (!digits[kUnit]) return builder_.constant(0);
     return builder_.load_smem(finished_ + word, builder_.mul(digits[kUnit], 4));
@@ -154,7 +155,8 @@ LanesKernel::FinishedPairs LanesKernel::begin_pairs(const std::vector<SReg>& dig
   run.x = weighted_sum(builder_, {digits[kGroup]}, {pixels}, place(3));
   if (epilogue_.has_sums()) {
     run.is_live = is_live;
-    const std::uint32_t parts = pairs_of_step(tiling_, builder_.target()) / tiling_.finished_pairs;
+    const std::uint32_t parts =
+        pairs_of_units(problem_, tiling_, builder_.target()) / tiling_.finished_pairs;
     if (digits[kUnit] && parts < patches_.units.size()) {
       run.is_live = both(builder_, is_live, builder_.less(digits[kUnit], parts));
     }
@@ -171,11 +173,12 @@ LanesKernel::FinishedPairs LanesKernel::begin_pairs(const std::vector<SReg>& dig
 /// Those of one tile of features follow each other: their sums stay in registers.
 void LanesKernel::finish_pair(FinishedPairs& run, std::uint32_t pair) {
   const Target& target = builder_.target();
-  const PairPlace place = pair_place(tiling_, target, pair);
+  const PairPlace place = pair_place(problem_, tiling_, target, pair);
   const Index row{run.column, place.column};
-  const bool is_first = pair == 0 || pair_place(tiling_, target, pair - 1).column != place.column;
+  const bool is_first =
+      pair == 0 || pair_place(problem_, tiling_, target, pair - 1).column != place.column;
   const bool is_last = pair + 1 == tiling_.finished_pairs ||
-                       pair_place(tiling_, target, pair + 1).column != place.column;
+                       pair_place(problem_, tiling_, target, pair + 1).column != place.column;
   EpilogueEmitter::Position& position = run.position;
   position.tiles =
       (std::int64_t{place.row} * sizes_.out_x + place.x) * tiling_.block_columns + place.column;

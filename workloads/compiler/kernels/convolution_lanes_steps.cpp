@@ -87,32 +87,32 @@ void LanesKernel::work() {
   }
 }
 
-/// The tiles of a step's patches.
-Contraction::Tiles LanesKernel::patch_weights(const Digits& digits) {
+/// Where a step's patches begin in the slab, and their unit's words.
+std::vector<SReg> LanesKernel::patch_places(const Digits& digits) {
   const VmemAddress slab = grid_->input(0);
-  const auto stride_x = static_cast<std::uint32_t>(width().stride);
-  const std::uint32_t row_pitch =
-      static_cast<std::uint32_t>(height().stride) * sizes_.slab_x * sizes_.input_pixel;
-  const std::uint32_t group_pitch = tiling_.group * stride_x * sizes_.input_pixel;
-  const std::uint32_t groups = tiling_.split == Split::kGroups ? mxu_units_.count() : 1;
-  const std::uint32_t rows = tiling_.split == Split::kRows ? mxu_units_.count() : 1;
-  SReg origin = weighted_sum(builder_, digits, {0, rows * row_pitch, groups * group_pitch, 0});
+  SReg origin = weighted_sum(
+      builder_, digits, {0, rows_at_once() * row_pitch(), groups_at_once() * group_pitch(), 0});
   if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
-  const SReg entry = digits[kUnit] ? builder_.mul(digits[kUnit], unit_words()) : SReg();
-  auto bases = std::make_shared<std::vector<SReg>>(patches_.runs);
+  return {origin, digits[kUnit] ? builder_.mul(digits[kUnit], unit_words()) : SReg()};
+}
+
+/// The tiles of patches at these places.
+Contraction::Tiles LanesKernel::patch_weights(const std::vector<SReg>& places) {
+  const VmemRegion slab = grid_->input_region(0);
   const VReg mask = masks() ? builder_.load(VmemAddress(mask_)) : VReg();
-  const std::uint32_t distance = groups > 1 ? group_pitch : rows > 1 ? row_pitch : 0;
+  const std::uint32_t distance = groups_at_once() > 1 ? group_pitch()
+                                 : rows_at_once() > 1 ? row_pitch()
+                                                      : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
+  const SReg origin = places[0];
+  auto runs = std::make_shared<TableEntry>(builder_, units_, patches_.runs, places[1]);
+  runs->word(15 / patches_.run_tiles);  // The first to be pushed.
   auto cached = std::make_shared<std::pair<std::uint32_t, VReg>>(~0U, VReg());
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t) {
     if (distance == 0 && cached->first == j) return cached->second;
     const std::uint32_t number = 15 - j, in_run = number % patches_.run_tiles;
-    // Read from the table when it is needed: there are few scalar registers.
-    SReg& base = (*bases)[number / patches_.run_tiles];
-    const std::uint32_t word = units_ + number / patches_.run_tiles;
-    if (!base) base = entry ? builder_.load_smem(word, entry) : builder_.load_smem(word);
-    const VmemAddress from(slab.region, std::int64_t{in_run} * tile + unit * distance, base,
-                           origin);
+    const VmemAddress from(slab, std::int64_t{in_run} * tile + unit * distance,
+                           runs->word(number / patches_.run_tiles), origin);
     const bool last = masks() && in_run + 1 == patches_.run_tiles;
     *cached = {j, memory_.load_weights(problem_.input_type, from, last ? mask : VReg())};
     return cached->second;
@@ -124,8 +124,8 @@ std::vector<std::uint32_t> LanesKernel::step_extents() const {
   const LanesTiling& t = tiling_;
   const std::uint32_t count = mxu_units_.count();
   const auto units = static_cast<std::uint32_t>(patches_.units.size());
-  const std::uint32_t rows = t.block_y / (t.split == Split::kRows ? count : 1);
-  const std::uint32_t groups = t.groups / (t.split == Split::kGroups ? count : 1);
+  const std::uint32_t rows = t.block_y / rows_at_once();
+  const std::uint32_t groups = t.groups / groups_at_once();
   const std::uint32_t chunks =
       t.block_columns / (t.split == Split::kFeatures ? count : 1) / t.chunk;
   if (overlaps()) return {rows, groups, chunks, units};
@@ -138,11 +138,9 @@ std::vector<SReg> LanesKernel::step_digits(const std::vector<SReg>& counted) con
   return {counted[3], counted[0], counted[1], counted[2]};
 }
 
-/// The rows of the moving window that stream in a step.
-Contraction::Tiles LanesKernel::moving_rows(SReg block_row, const Digits& digits) {
+/// The rows of the moving window that stream in a step, from this one on.
+Contraction::Tiles LanesKernel::moving_rows(SReg base) {
   const LanesTiling& t = tiling_;
-  SReg base = weighted_sum(builder_, digits, {moving_->unit_rows(), 0, 0, t.chunk * 8});
-  if (block_row) base = base ? builder_.add(base, block_row) : block_row;
   const std::uint32_t columns =
       t.split == Split::kFeatures ? t.block_columns / mxu_units_.count() : 0;
   return loaded_once(
@@ -172,8 +170,7 @@ Contraction::Meanwhile LanesKernel::finish_in_step(StepCounter& finished, SReg i
 void LanesKernel::multiply() {
   const LanesTiling& t = tiling_;
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
-  const std::uint32_t groups = t.split == Split::kGroups ? mxu_units_.count() : 1;
-  const std::uint32_t rows = t.split == Split::kRows ? mxu_units_.count() : 1;
+  const std::uint32_t groups = groups_at_once(), rows = rows_at_once();
   const std::uint32_t columns = t.split == Split::kFeatures ? mxu_units_.count() : 1;
   const std::uint32_t sum_row = sizes_.phases_y * sizes_.out_x * sizes_.sum_pixel;
   const std::uint32_t sum_pixel = sizes_.phases_x * sizes_.sum_pixel;
@@ -201,11 +198,19 @@ void LanesKernel::multiply() {
   steps.extents = step_extents();
   steps.pushes = t.group * t.chunk;
   steps.steps_at_once = t.steps_at_once;
-  steps.moving = [&](const Digits& counted) {
-    return moving_rows(block_row, step_digits(counted));
+  steps.moving.places = [&](const Digits& counted) -> std::vector<SReg> {
+    const SReg row = weighted_sum(builder_, step_digits(counted),
+                                  {moving_->unit_rows(), 0, 0, t.chunk * 8}, block_row);
+    return {row};
   };
-  steps.stationary = [&](const Digits&, const Digits& next) {
-    return patch_weights(step_digits(next));
+  steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return moving_rows(places[0]);
+  };
+  steps.stationary.places = [&](const Digits& counted) {
+    return patch_places(step_digits(counted));
+  };
+  steps.stationary.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return patch_weights(places);
   };
   steps.sums = [&](const Digits& counted, PReg started) {
     if (counted.empty()) return running.end();
@@ -221,7 +226,7 @@ void LanesKernel::multiply() {
   };
   steps.advance = [&] { running.advance(); };
   if (overlaps()) {
-    steps.meanwhile = [&](const Digits&, const Digits&, SReg index) {
+    steps.meanwhile = [&](const Digits&, const std::function<Digits()>&, SReg index) {
       return finish_in_step(finished, index);
     };
   }

@@ -7,6 +7,15 @@
 
 namespace tpu::compiler {
 
+namespace {
+
+/// Phases of the pixels of the result along a spatial dimension, see Tap.
+std::uint32_t phases_of(const ConvolutionProblem& problem, int dimension) {
+  return static_cast<std::uint32_t>(problem.spatial[dimension].base_dilation);
+}
+
+}  // namespace
+
 LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& tiling,
                        const Patches& patches, const Target& target)
     : plan(matmul_units(tiling, target)) {
@@ -14,8 +23,8 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
   lane_tiles = tiles_of(problem.rows, 128);
   column_tiles = tiles_of(problem.columns, 8);
   column_blocks = tiles_of(column_tiles, tiling.block_columns);
-  phases_y = static_cast<std::uint32_t>(height.base_dilation);
-  phases_x = static_cast<std::uint32_t>(width.base_dilation);
+  phases_y = phases_of(problem, 0);
+  phases_x = phases_of(problem, 1);
   pixels_y = tiles_of(height.output, phases_y);
   const std::int64_t pixels_x = std::int64_t{tiling.groups} * tiling.group;
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.stride + patches.last[0] -
@@ -68,7 +77,8 @@ void LanesSizes::set_steps(const ConvolutionProblem& problem, const LanesTiling&
                      tiling.block_columns / tiling.chunk / plan.steps.units.count();
   plan.set_expression(problem.has_epilogue, problem.epilogue_cost);
   plan.finish.beside = 2.0 * tiling.finished_pairs;
-  plan.finish.behind = 2.0 * tiling.group * tiling.chunk * plan.steps.units.count();
+  plan.finish.behind =
+      2.0 * tiling.group * tiling.chunk * plan.steps.units.count() * phases_y * phases_x;
 }
 
 MatmulUnits matmul_units(const LanesTiling& tiling, const Target& target) {
@@ -84,38 +94,47 @@ std::uint32_t units_of(const LanesTiling& tiling, const Target& target, LanesTil
 
 }  // namespace
 
-std::uint32_t pairs_of_step(const LanesTiling& tiling, const Target& target) {
-  return tiling.group * tiling.chunk / 2 * matmul_units(tiling, target).count();
+std::uint32_t pairs_of_units(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                             const Target& target) {
+  const std::uint32_t step = tiling.group * tiling.chunk / 2 * matmul_units(tiling, target).count();
+  return step * phases_of(problem, 0) * phases_of(problem, 1);
 }
 
-PairPlace pair_place(const LanesTiling& tiling, const Target& target, std::uint32_t pair) {
+PairPlace pair_place(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                     const Target& target, std::uint32_t pair) {
   using Split = LanesTiling::Split;
-  const std::uint32_t rows = units_of(tiling, target, Split::kRows);
-  const std::uint32_t pixels = units_of(tiling, target, Split::kGroups) * tiling.group;
-  const std::uint32_t column = pair / (rows * pixels);
-  const std::uint32_t parts = units_of(tiling, target, Split::kFeatures);
-  const std::uint32_t chunk = tiling.chunk / 2;
+  std::uint32_t rest = pair;
+  const auto digit = [&rest](std::uint32_t extent) {
+    const std::uint32_t value = rest % extent;
+    rest /= extent;
+    return value;
+  };
+  const std::uint32_t phases_y = phases_of(problem, 0), phases_x = phases_of(problem, 1);
   PairPlace place;
-  place.x = pair % pixels;
-  place.row = pair / pixels % rows;
-  place.column = column / chunk * (tiling.block_columns / parts) + column % chunk * 2;
+  place.x = phases_x * digit(units_of(tiling, target, Split::kGroups) * tiling.group);
+  place.row = phases_y * digit(units_of(tiling, target, Split::kRows));
+  place.x += digit(phases_x);
+  place.row += digit(phases_y);
+  const std::uint32_t parts = units_of(tiling, target, Split::kFeatures);
+  const std::uint32_t in_chunk = digit(tiling.chunk / 2);
+  place.column = rest * (tiling.block_columns / parts) + in_chunk * 2;
   return place;
 }
 
 std::uint32_t pairs_to_finish(const ConvolutionProblem& problem, const LanesTiling& tiling,
                               const Patches& patches, const Target& target) {
-  const bool has_phases =
-      problem.spatial[0].base_dilation > 1 || problem.spatial[1].base_dilation > 1;
-  if (has_phases || tiling.chunk % 2 != 0 || patches.blocks > 1 || patches.units.empty()) return 0;
+  if (tiling.chunk % 2 != 0 || patches.blocks > 1 || patches.units.empty()) return 0;
   // So that the pairs of a step stand as those of any other one: whole digits of a pair's place.
   using Split = LanesTiling::Split;
   const auto units = static_cast<std::uint32_t>(patches.units.size());
+  const std::uint32_t all = pairs_of_units(problem, tiling, target);
   std::uint32_t aligned = 1;
-  for (const std::uint32_t extent : {units_of(tiling, target, Split::kGroups) * tiling.group,
-                                     units_of(tiling, target, Split::kRows), tiling.chunk / 2,
-                                     units_of(tiling, target, Split::kFeatures)}) {
+  for (const std::uint32_t extent :
+       {units_of(tiling, target, Split::kGroups) * tiling.group,
+        units_of(tiling, target, Split::kRows), phases_of(problem, 1), phases_of(problem, 0),
+        tiling.chunk / 2, units_of(tiling, target, Split::kFeatures)}) {
     for (std::uint32_t part = 1; part <= extent; ++part) {
-      if (extent % part == 0 && aligned * part * units >= pairs_of_step(tiling, target)) {
+      if (extent % part == 0 && aligned * part * units >= all) {
         return aligned * part;
       }
     }

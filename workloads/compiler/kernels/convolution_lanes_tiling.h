@@ -71,14 +71,16 @@ LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& t
 /// Whether there is one.
 bool has_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
 
-/// Where the pairs of tiles stand that a step of the MXUs multiplies, columns outermost: from the
-/// first one's place to that of another one.
+/// Where the pairs of tiles stand that the units of a step's place complete, columns outermost, the
+/// phases of a pixel (see Tap) inside of them: from the first one's place to that of another one.
 struct PairPlace {
   std::uint32_t column = 0, row = 0, x = 0;  ///< In tiles of features, rows and pixels.
 };
-PairPlace pair_place(const LanesTiling& tiling, const Target& target, std::uint32_t pair);
-/// Pairs of a step's products.
-std::uint32_t pairs_of_step(const LanesTiling& tiling, const Target& target);
+PairPlace pair_place(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                     const Target& target, std::uint32_t pair);
+/// How many there are: pairs of a step's products, of each phase.
+std::uint32_t pairs_of_units(const ConvolutionProblem& problem, const LanesTiling& tiling,
+                             const Target& target);
 /// For LanesTiling::finished_pairs: the fewest that keep up with the products; 0 where complete
 /// sums of a cut do not come one after the other.
 std::uint32_t pairs_to_finish(const ConvolutionProblem& problem, const LanesTiling& tiling,

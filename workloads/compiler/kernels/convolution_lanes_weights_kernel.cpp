@@ -71,6 +71,9 @@ class LanesWeightsKernel : LanesWeightsGrid {
     return tiling_.split == LanesWeightsTiling::Split::kColumns ? mxu_units_.pieces() : 1;
   }
   std::uint32_t input_pitch() const { return sizes_.slab_x * sizes_.input_pixel; }
+  /// From the input of a row of the gradient, and of a group of its pixels, to that of the next.
+  std::uint32_t row_pitch() const { return dilation_y() * input_pitch(); }
+  std::uint32_t group_pitch() const { return tiling_.group * dilation_x() * sizes_.input_pixel; }
   std::uint32_t gradient_pitch() const {
     return tiling_.groups * tiling_.group * sizes_.gradient_pixel;
   }
@@ -88,8 +91,10 @@ class LanesWeightsKernel : LanesWeightsGrid {
   VReg mask(ElementType type);
   void work();
   void multiply();
-  Contraction::Tiles gradient_weights(const Digits& digits, VReg mask);
-  Contraction::Tiles input_rows(const VmemAddress& slab, const Digits& digits, VReg mask);
+  std::vector<SReg> gradient_places(const Digits& digits);
+  Contraction::Tiles gradient_weights(SReg base, VReg mask);
+  std::vector<SReg> input_places(const Digits& digits);
+  Contraction::Tiles input_rows(const std::vector<SReg>& places, VReg mask);
   void finish();
   void put_together();
   void apply_epilogue();
@@ -285,16 +290,22 @@ void LanesWeightsKernel::work() {
   emit_if(builder_, last, [this] { finish(); });
 }
 
-/// The gradient of a step's groups.
-Contraction::Tiles LanesWeightsKernel::gradient_weights(const Digits& digits, VReg mask) {
+/// Where the gradient of a step's groups begins.
+std::vector<SReg> LanesWeightsKernel::gradient_places(const Digits& digits) {
   const VmemAddress gradient = grid_->input(1);
-  const std::uint32_t tile = tile_rows(problem_.window_type);
-  const std::uint32_t group_pitch = tiling_.group * sizes_.gradient_pixel;
-  SReg base = weighted_sum(builder_, digits,
-                           {columns_at_once() * 16 * tile, rows_at_once() * gradient_pitch(),
-                            groups_at_once() * group_pitch, 0});
+  SReg base = weighted_sum(
+      builder_, digits,
+      {columns_at_once() * 16 * tile_rows(problem_.window_type), rows_at_once() * gradient_pitch(),
+       groups_at_once() * tiling_.group * sizes_.gradient_pixel, 0});
   if (gradient.base) base = base ? builder_.add(base, gradient.base) : gradient.base;
-  const std::uint32_t distance = groups_at_once() > 1    ? group_pitch
+  return {base};
+}
+
+/// The gradient there.
+Contraction::Tiles LanesWeightsKernel::gradient_weights(SReg base, VReg mask) {
+  const VmemRegion gradient = grid_->input_region(1);
+  const std::uint32_t tile = tile_rows(problem_.window_type);
+  const std::uint32_t distance = groups_at_once() > 1    ? tiling_.group * sizes_.gradient_pixel
                                  : rows_at_once() > 1    ? gradient_pitch()
                                  : columns_at_once() > 1 ? 16 * tile
                                                          : 0;
@@ -303,37 +314,39 @@ Contraction::Tiles LanesWeightsKernel::gradient_weights(const Digits& digits, VR
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     const std::uint32_t number = 15 - j;
     if (number >= used) return builder_.vector(Opcode::kVmov, 0.0F);
-    const VmemAddress from(gradient.region, number * tile + units.piece(unit, part) * distance,
-                           base);
+    const VmemAddress from(gradient, number * tile + units.piece(unit, part) * distance, base);
     return memory_.load_weights(problem_.window_type, from, mask);
   };
 }
 
-/// The input of a step's groups.
-Contraction::Tiles LanesWeightsKernel::input_rows(const VmemAddress& slab, const Digits& digits,
-                                                  VReg mask) {
-  const std::uint32_t row_pitch = dilation_y() * input_pitch();
-  const std::uint32_t group_pitch = tiling_.group * dilation_x() * sizes_.input_pixel;
-  const std::uint32_t distance = groups_at_once() > 1 ? group_pitch
-                                 : rows_at_once() > 1 ? row_pitch
+/// Where the input of a step's groups begins in the slab, and its unit's words.
+std::vector<SReg> LanesWeightsKernel::input_places(const Digits& digits) {
+  const VmemAddress slab = grid_->input(0);
+  SReg origin = weighted_sum(
+      builder_, digits, {0, rows_at_once() * row_pitch(), groups_at_once() * group_pitch(), 0});
+  if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
+  return {origin, digits[kUnit] ? builder_.mul(digits[kUnit], sizes_.runs) : SReg()};
+}
+
+/// The input at these places.
+Contraction::Tiles LanesWeightsKernel::input_rows(const std::vector<SReg>& places, VReg mask) {
+  const VmemRegion slab = grid_->input_region(0);
+  const std::uint32_t distance = groups_at_once() > 1 ? group_pitch()
+                                 : rows_at_once() > 1 ? row_pitch()
                                                       : 0;
   const std::uint32_t tile = tile_rows(problem_.input_type);
-  SReg origin = weighted_sum(builder_, digits,
-                             {0, rows_at_once() * row_pitch, groups_at_once() * group_pitch, 0});
-  if (slab.base) origin = origin ? builder_.add(origin, slab.base) : slab.base;
-  auto bases = std::make_shared<std::vector<SReg>>(sizes_.runs);
+  const SReg origin = places[0];
+  auto runs = std::make_shared<TableEntry>(builder_, units_, sizes_.runs, places[1]);
+  runs->word(0);  // The first to be pushed.
   return [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-    const std::uint32_t run = i / sizes_.run_tiles;
-    SReg& base = (*bases)[run];
-    if (!base) base = table_word(builder_, units_ + run, sizes_.runs, digits[kUnit]);
     const std::uint32_t at = i % sizes_.run_tiles * tile + mxu_units_.piece(unit, part) * distance;
-    return memory_.load_rows(problem_.input_type, {slab.region, at, base, origin}, mask);
+    return memory_.load_rows(problem_.input_type,
+                             {slab, at, runs->word(i / sizes_.run_tiles), origin}, mask);
   };
 }
 
 void LanesWeightsKernel::multiply() {
   const LanesWeightsTiling& t = tiling_;
-  const VmemAddress slab = grid_->input(0);
   const VReg gradient_mask = mask(problem_.window_type);
   const VReg input_mask = mask(problem_.input_type);
   RunningSums::Form form;
@@ -348,9 +361,13 @@ void LanesWeightsKernel::multiply() {
   steps.pushes = t.chunk;
   steps.transposed = true;
   steps.steps_at_once = 2;
-  steps.moving = [&](const Digits& digits) { return input_rows(slab, digits, input_mask); };
-  steps.stationary = [&](const Digits&, const Digits& next) {
-    return gradient_weights(next, gradient_mask);
+  steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
+  steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return input_rows(places, input_mask);
+  };
+  steps.stationary.places = [&](const Digits& digits) { return gradient_places(digits); };
+  steps.stationary.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return gradient_weights(places[0], gradient_mask);
   };
   steps.sums = [&](const Digits& digits, PReg started) {
     if (digits.empty()) return running.end();

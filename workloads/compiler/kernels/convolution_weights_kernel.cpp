@@ -106,10 +106,15 @@ class WeightsKernel : WeightsGrid {
     return units_.group_of(unit) * tiling_.group_parts + part;
   }
   SReg unit_word(const Digits& digits, std::uint32_t unit, std::uint32_t word);
-  Contraction::Tiles input_tiles(const Digits& digits);
-  Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg origin,
-                                    const std::vector<VReg>& masks, const Digits& digits);
-  Contraction::Tiles run_tiles(const VmemAddress& gradient, SReg origin, const Digits& digits);
+  std::uint32_t input_line() const;
+  std::uint32_t input_group() const;
+  std::vector<SReg> input_places(const Digits& digits);
+  Contraction::Tiles input_tiles(const std::vector<SReg>& places);
+  std::uint32_t gradient_group() const;
+  std::vector<SReg> gradient_places(SReg origin, const Digits& digits);
+  Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg base,
+                                    const std::vector<VReg>& masks);
+  Contraction::Tiles run_tiles(const VmemAddress& gradient, const std::vector<SReg>& places);
   Contraction::Results unit_sums(const VmemAddress& sums, const Digits& digits,
                                  const Digits& before, PReg started);
   void multiply_part(SReg part);
@@ -420,39 +425,69 @@ SReg WeightsKernel::unit_word(const Digits& digits, std::uint32_t unit, std::uin
                     kUnitWords * tiling_.step_units, digits[kUnits]);
 }
 
-/// The transposed input that streams in a step.
-Contraction::Tiles WeightsKernel::input_tiles(const Digits& digits) {
-  const std::uint32_t block_rows = sizes_.row_tiles * sizes_.unit_tiles * 8;
-  // From a row of pixels, and from a group of a row, to the next one.
-  const std::uint32_t line = dilation_y() * sizes_.starts * block_rows;
-  const std::uint32_t group = group_starts() * block_rows;
-  const std::uint32_t piece = tiling_.splits_rows ? line : group;
-  auto rows = std::make_shared<std::vector<SReg>>(tiling_.step_units);
+/// VMEM rows of the turned input from a row of pixels, and from a group of a row, to the next one.
+std::uint32_t WeightsKernel::input_line() const {
+  return dilation_y() * sizes_.starts * sizes_.row_tiles * sizes_.unit_tiles * 8;
+}
+std::uint32_t WeightsKernel::input_group() const {
+  return group_starts() * sizes_.row_tiles * sizes_.unit_tiles * 8;
+}
+
+/// Where a step's pixels begin in the turned input, and the words of its units.
+std::vector<SReg> WeightsKernel::input_places(const Digits& digits) {
+  const SReg pixel =
+      weighted_sum(builder_, digits,
+                   {0, rows_at_once() * input_line(), neighbours_at_once() * input_group(), 0});
+  const SReg entry =
+      digits[kUnits] ? builder_.mul(digits[kUnits], kUnitWords * tiling_.step_units) : SReg();
+  return {pixel, entry};
+}
+
+/// The turned input there.
+Contraction::Tiles WeightsKernel::input_tiles(const std::vector<SReg>& places) {
+  const std::uint32_t piece = tiling_.splits_rows ? input_line() : input_group();
+  const SReg pixel = places[0];
+  auto units = std::make_shared<TableEntry>(builder_, unit_words_, kUnitWords * tiling_.step_units,
+                                            places[1]);
+  units->word(0);  // The first to be pushed.
   return [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-    // Read from the table when they are needed.
-    SReg& row = (*rows)[i / sizes_.unit_tiles];
-    if (!row) {
-      row = weighted_sum(builder_, digits,
-                         {0, rows_at_once() * line, neighbours_at_once() * group, 0},
-                         unit_word(digits, i / sizes_.unit_tiles, 0));
-    }
+    const SReg row = units->word(kUnitWords * (i / sizes_.unit_tiles));
     const std::uint32_t at = group_of(unit, part) * piece + i % sizes_.unit_tiles * 8;
-    return builder_.load({transposed_, at, row});
+    return builder_.load({transposed_, at, row, pixel});
   };
 }
 
-/// The gradient's tiles of a step. `masks`: of the rows that count, or of each pixel of a tile.
-Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SReg origin,
-                                                 const std::vector<VReg>& masks,
-                                                 const Digits& digits) {
+/// VMEM rows of the gradient of a group of pixels.
+std::uint32_t WeightsKernel::gradient_group() const {
+  return tiling_.group * sizes_.gradient_pixel;
+}
+
+/// Where the gradient's tiles of a step begin; the shift that its group takes of a run of pixels.
+std::vector<SReg> WeightsKernel::gradient_places(SReg origin, const Digits& digits) {
+  const std::uint32_t column = tiling_.columns_at_once * sizes_.gradient_tile;
+  const std::uint32_t line = rows_at_once() * sizes_.groups * gradient_group();
+  if (!turner_) {
+    return {weighted_sum(builder_, digits,
+                         {column, line, neighbours_at_once() * gradient_group(), 0}, origin),
+            {}};
+  }
+  // Both groups of a run at once, or one after the other.
+  SReg run = digits[kGroup], shift;
+  if (groups_at_once_ == 1) {
+    run = builder_.and_(digits[kGroup], 0xfffffffeU);
+    const SReg odd = builder_.shift_left(builder_.and_(digits[kGroup], 1U), 4);
+    shift = builder_.sub(16, odd);
+  }
+  return {weighted_sum(builder_, {digits[kColumn], digits[kPixelY], run},
+                       {column, line, groups_at_once_ * gradient_group()}, origin),
+          shift};
+}
+
+/// The tiles there. `masks`: of the rows that count, or of each pixel of a tile.
+Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SReg base,
+                                                 const std::vector<VReg>& masks) {
   const WeightsTiling& t = tiling_;
-  const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
-  const std::uint32_t line = sizes_.groups * group_rows;
-  const std::uint32_t piece = t.splits_rows ? line : group_rows;
-  const SReg base = weighted_sum(builder_, digits,
-                                 {t.columns_at_once * sizes_.gradient_tile, rows_at_once() * line,
-                                  neighbours_at_once() * group_rows, 0},
-                                 origin);
+  const std::uint32_t piece = t.splits_rows ? sizes_.groups * gradient_group() : gradient_group();
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     const std::uint32_t tile = 15 - j;
     if (tile >= sizes_.group_tiles) return builder_.vector(Opcode::kVmov, 0.0F);
@@ -470,27 +505,14 @@ Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SR
 }
 
 /// The same where groups are the even and the odd rows of a run of pixels.
-Contraction::Tiles WeightsKernel::run_tiles(const VmemAddress& gradient, SReg origin,
-                                            const Digits& digits) {
-  const WeightsTiling& t = tiling_;
-  const std::uint32_t group_rows = t.group * sizes_.gradient_pixel;
-  const std::uint32_t line = sizes_.groups * group_rows;
-  // Both groups of a run at once, or one after the other.
-  const bool at_once = groups_at_once_ > 1;
-  SReg run = digits[kGroup];
-  VReg shift;
-  if (!at_once) {
-    run = builder_.and_(digits[kGroup], 0xfffffffeU);
-    const SReg odd = builder_.shift_left(builder_.and_(digits[kGroup], 1U), 4);
-    shift = builder_.splat(builder_.sub(16, odd));
-  }
-  const SReg base = weighted_sum(
-      builder_, {digits[kColumn], digits[kPixelY], run},
-      {t.columns_at_once * sizes_.gradient_tile, line, groups_at_once_ * group_rows}, origin);
-  const std::uint32_t tile_pitch = t.block_columns * sizes_.gradient_tile;
+Contraction::Tiles WeightsKernel::run_tiles(const VmemAddress& gradient,
+                                            const std::vector<SReg>& places) {
+  const SReg base = places[0];
+  const VReg shift = places[1] ? builder_.splat(places[1]) : VReg();
+  const std::uint32_t tile_pitch = tiling_.block_columns * sizes_.gradient_tile;
   const auto load = loaded_once(
       [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
-        return group_of(unit, part) / 2 * 2 * group_rows +
+        return group_of(unit, part) / 2 * 2 * gradient_group() +
                units_.column_of(unit) * sizes_.gradient_tile + 2 * (15 - j) * tile_pitch;
       },
       [=](std::uint32_t at, std::uint32_t) {
@@ -498,7 +520,7 @@ Contraction::Tiles WeightsKernel::run_tiles(const VmemAddress& gradient, SReg or
       });
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     const VReg pairs = load(unit, j, part);
-    if (!at_once) return builder_.unpack_odd(builder_.shift_left(pairs, shift));
+    if (shift) return builder_.unpack_odd(builder_.shift_left(pairs, shift));
     return group_of(unit, part) % 2 == 0 ? builder_.unpack_even(pairs) : builder_.unpack_odd(pairs);
   };
 }
@@ -545,10 +567,14 @@ void WeightsKernel::multiply_part(SReg part) {
   steps.extents = {t.block_columns / t.columns_at_once, t.block_y / rows_at_once(),
                    t.part_groups / neighbours_at_once(), sizes_.units / t.step_units};
   steps.pushes = sizes_.unit_tiles * t.step_units;
-  steps.moving = [&](const Digits& digits) { return input_tiles(digits); };
-  steps.stationary = [&](const Digits&, const Digits& next) {
-    return turner_ ? run_tiles(gradient, origin, next)
-                   : gradient_tiles(gradient, origin, gradient_masks, next);
+  steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
+  steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return input_tiles(places);
+  };
+  steps.stationary.places = [&](const Digits& digits) { return gradient_places(origin, digits); };
+  steps.stationary.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return turner_ ? run_tiles(gradient, places)
+                   : gradient_tiles(gradient, places[0], gradient_masks);
   };
   steps.sums = [&](const Digits& digits, PReg started) {
     Digits previous(4);

@@ -109,15 +109,24 @@ class DotKernel {
   void drop_turned(std::uint32_t blocks, const Turn& turn);
   std::uint32_t row_of(std::uint32_t unit, std::uint32_t i) const;
   std::uint32_t matrix_rows(std::uint32_t OuterDimension::*stride, std::uint32_t rows) const;
-  Contraction::Tiles left_rows(const VmemAddress& block, const Digits& digits);
-  Contraction::Tiles right_tiles(const VmemAddress& block, const Digits& digits);
-  Contraction::Tiles next_right_tiles(const VmemAddress& block, const Digits& present, Digits next);
+  hlo::ElementType left_type() const;
+  std::uint32_t left_matrix() const;
+  std::vector<SReg> left_places(const VmemAddress& block, const Digits& digits);
+  Contraction::Tiles left_rows(const VmemAddress& block, SReg base, SReg k);
+  std::uint32_t right_matrix() const;
+  std::uint32_t right_part() const;
+  std::uint32_t right_column() const;
+  bool masks_right() const { return masks_k() && problem_.rhs_transposed; }
+  std::vector<SReg> right_places(const VmemAddress& block, const Digits& digits);
+  Contraction::Tiles right_tiles(const VmemAddress& block, const std::vector<SReg>& places);
+  Contraction::Tiles next_right_tiles(const VmemAddress& block, const Digits& present,
+                                      const std::vector<SReg>& next);
   SReg sum_mask(const Digits& digits);
   Contraction::Meanwhile finish_in_step(const Digits& digits);
   void multiply();
   void finish();
   void apply_epilogue();
-  PReg is_last_tile(const std::vector<SReg>& digits);
+  PReg is_last_tile(SReg k);
 
   /// A run of tiles of complete sums, one below the other, that straight code makes results of.
   struct TileRun {

@@ -269,10 +269,10 @@ PReg DotKernel::is_last_sum() {
 }
 
 /// Whether a step's last tile is the last one along k; none: it is.
-PReg DotKernel::is_last_tile(const std::vector<SReg>& digits) {
+PReg DotKernel::is_last_tile(SReg k) {
   const PReg block = grid_->is_last(sizes_.k_dimension());
   const std::uint32_t last = tiling_.block_k / tiling_.k_parts - 1;
-  const PReg step = digits[2] ? builder_.equal(digits[2], last) : PReg();
+  const PReg step = k ? builder_.equal(k, last) : PReg();
   return both(builder_, block, step);
 }
 
@@ -287,16 +287,37 @@ std::uint32_t DotKernel::matrix_rows(std::uint32_t OuterDimension::*stride,
   return !problem_.outer.empty() && problem_.outer.back().*stride != 0 ? rows : 0;
 }
 
-/// The rows of the left side that stream in a step.
-Contraction::Tiles DotKernel::left_rows(const VmemAddress& block, const Digits& digits) {
+/// What the left side is stored as where it streams from.
+ElementType DotKernel::left_type() const {
+  return problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
+}
+
+/// VMEM rows between matrices of the left side.
+std::uint32_t DotKernel::left_matrix() const {
+  return matrix_rows(&OuterDimension::lhs,
+                     tiling_.block_m * tiling_.block_k * tile_rows(left_type()));
+}
+
+/// The same of the right side.
+std::uint32_t DotKernel::right_matrix() const {
+  return matrix_rows(&OuterDimension::rhs, 16 * tiling_.block_k * tiling_.block_n * w_tile_);
+}
+
+/// Where the rows of the left side begin that stream in a step.
+std::vector<SReg> DotKernel::left_places(const VmemAddress& block, const Digits& digits) {
   const DotTiling& t = tiling_;
-  const ElementType type = problem_.lhs_transposed ? ElementType::kF32 : problem_.lhs_type;
-  const std::uint32_t tile = tile_rows(type);
-  const std::uint32_t matrix = matrix_rows(&OuterDimension::lhs, t.block_m * t.block_k * tile);
+  const std::uint32_t tile = tile_rows(left_type());
   const SReg base = weighted_sum(
-      builder_, digits, {t.lots * matrix, 0, t.k_parts * tile, t.chunk_m * t.block_k * tile},
+      builder_, digits, {t.lots * left_matrix(), 0, t.k_parts * tile, t.chunk_m * t.block_k * tile},
       block.base);
-  const VReg mask = masks_k() ? memory_.mask(type, is_last_tile(digits)) : VReg();
+  return {base};
+}
+
+/// The rows there. `k`: the step's digit along the contracted dimension.
+Contraction::Tiles DotKernel::left_rows(const VmemAddress& block, SReg base, SReg k) {
+  const ElementType type = left_type();
+  const std::uint32_t tile = tile_rows(type), matrix = left_matrix();
+  const VReg mask = masks_k() ? memory_.mask(type, is_last_tile(k)) : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
         return i / pushes_ * matrix + (row_of(unit, i) * tiling_.block_k + part) * tile;
@@ -307,20 +328,33 @@ Contraction::Tiles DotKernel::left_rows(const VmemAddress& block, const Digits& 
       });
 }
 
-/// The tiles of the right side, for all lots of a step.
-Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block, const Digits& digits) {
+/// Where the tiles of the right side begin, for all lots of a step; its digit along the contracted
+/// dimension, where tiles have padding there.
+std::vector<SReg> DotKernel::right_places(const VmemAddress& block, const Digits& digits) {
   const DotTiling& t = tiling_;
-  const bool transposed = problem_.rhs_transposed;
-  const std::uint32_t matrix =
-      matrix_rows(&OuterDimension::rhs, 16 * t.block_k * t.block_n * w_tile_);
-  // From a tile of weights to the next one along k, and along the columns.
-  const std::uint32_t part_rows = (transposed ? 1 : 16 * t.block_n) * w_tile_;
-  const std::uint32_t column = (transposed ? 16 * t.block_k : 1) * w_tile_;
   const SReg base = weighted_sum(
-      builder_, digits, {t.lots * matrix, t.columns_at_once * column, t.k_parts * part_rows, 0},
+      builder_, digits,
+      {t.lots * right_matrix(), t.columns_at_once * right_column(), t.k_parts * right_part(), 0},
       block.base);
+  return {base, masks_right() ? digits[2] : SReg()};
+}
+
+/// From a tile of weights to the next one along k, and along the columns.
+std::uint32_t DotKernel::right_part() const {
+  return (problem_.rhs_transposed ? 1 : 16 * tiling_.block_n) * w_tile_;
+}
+std::uint32_t DotKernel::right_column() const {
+  return (problem_.rhs_transposed ? 16 * tiling_.block_k : 1) * w_tile_;
+}
+
+/// The tiles there.
+Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block,
+                                          const std::vector<SReg>& places) {
+  const bool transposed = problem_.rhs_transposed;
+  const std::uint32_t matrix = right_matrix(), part_rows = right_part(), column = right_column();
+  const SReg base = places[0];
   const VReg mask =
-      masks_k() && transposed ? memory_.mask(problem_.rhs_type, is_last_tile(digits)) : VReg();
+      masks_right() ? memory_.mask(problem_.rhs_type, is_last_tile(places[1])) : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
         const std::uint32_t row_tile = weight_pushes_ - 1 - j % weight_pushes_;
@@ -336,11 +370,10 @@ Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block, const Digits
 
 /// What a step loads: the tiles of its lots but the first one, then that of the next step.
 Contraction::Tiles DotKernel::next_right_tiles(const VmemAddress& block, const Digits& present,
-                                               Digits next) {
-  if (present.empty() && tiling_.block_k > tiling_.k_parts) next[2] = builder_.constant(0);
+                                               const std::vector<SReg>& next) {
   const auto behind = right_tiles(block, next);
   if (present.empty() || tiling_.lots == 1) return behind;
-  const auto within = right_tiles(block, present);
+  const auto within = right_tiles(block, right_places(block, present));
   const std::uint32_t last = (tiling_.lots - 1) * weight_pushes_;
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     return j < last ? within(unit, j + weight_pushes_, part) : behind(unit, j - last, part);
@@ -390,9 +423,13 @@ void DotKernel::multiply() {
                    t.block_m / t.chunk_m};
   steps.pushes = pushes_;
   steps.transposed = problem_.rhs_transposed;
-  steps.moving = [&](const Digits& digits) { return left_rows(left, digits); };
-  steps.stationary = [&](const Digits& present, const Digits& next) {
-    return next_right_tiles(right, present, next);
+  steps.moving.places = [&](const Digits& digits) { return left_places(left, digits); };
+  steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
+    return left_rows(left, places[0], present[2]);
+  };
+  steps.stationary.places = [&](const Digits& digits) { return right_places(right, digits); };
+  steps.stationary.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
+    return next_right_tiles(right, present, places);
   };
   steps.sums = [&](const Digits& digits, PReg started) {
     if (digits.empty()) return running.end();
@@ -405,14 +442,14 @@ void DotKernel::multiply() {
   if (overlaps()) {
     start_finishing();
     steps.steps_before = column_steps(tiling_) + 1;
-    steps.meanwhile = [this](const Digits& digits, const Digits&, SReg) {
+    steps.meanwhile = [this](const Digits& digits, const std::function<Digits()>&, SReg) {
       return finish_in_step(digits);
     };
   }
   if (t.turns_beside) {
     steps.steps_until = column_steps(tiling_);
-    steps.meanwhile = [this](const Digits&, const Digits& next, SReg) {
-      return transpose_in_step(next);
+    steps.meanwhile = [this](const Digits&, const std::function<Digits()>& next, SReg) {
+      return transpose_in_step(next());
     };
   }
   emit_steps(builder_, stream_, steps);

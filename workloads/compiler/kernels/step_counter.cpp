@@ -25,12 +25,12 @@ std::vector<SReg> StepCounter::present() {
   return digits;
 }
 
-std::vector<SReg> StepCounter::next(PReg moves) {
+std::vector<SReg> StepCounter::behind(const std::vector<SReg>& present, PReg moves) {
   std::vector<SReg> digits(extents_.size());
   PReg carry = moves;
   for (std::size_t i = extents_.size(); i-- > 0;) {
     if (extents_[i] == 1) continue;
-    const SReg digit = builder_.get(digits_[i]);
+    const SReg digit = present[i];
     const SReg incremented = builder_.add(digit, 1);
     const PReg wraps = builder_.equal(incremented, extents_[i]);
     const SReg moved = builder_.select(wraps, 0, incremented);
@@ -48,7 +48,7 @@ void StepCounter::advance(const std::vector<SReg>& next) {
 
 void loop_over_steps(KernelBuilder& builder, std::uint64_t steps, std::uint32_t at_once,
                      const std::function<void(SReg index)>& step) {
-  if (steps % at_once != 0) at_once = 1;
+  while (at_once > 1 && steps % at_once != 0) --at_once;
   builder.loop(steps / at_once, [&](SReg index) {
     const SReg first = at_once > 1 ? builder.mul(index, at_once) : index;
     for (std::uint32_t i = 0; i < at_once; ++i) step(i > 0 ? builder.add(first, i) : first);

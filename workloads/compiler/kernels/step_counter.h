@@ -19,7 +19,9 @@ class StepCounter {
   std::vector<SReg> present();
   /// Digits of the step after it; 0 again after the last one. With a condition: of the same step
   /// where it does not hold.
-  std::vector<SReg> next(PReg moves = {});
+  std::vector<SReg> next(PReg moves = {}) { return behind(present(), moves); }
+  /// The same behind any digits.
+  std::vector<SReg> behind(const std::vector<SReg>& present, PReg moves = {});
   /// Moves on; call it at the end of the loop's body.
   void advance(const std::vector<SReg>& next);
 
