@@ -423,6 +423,7 @@ void DotKernel::multiply() {
                    t.block_m / t.chunk_m};
   steps.pushes = pushes_;
   steps.transposed = problem_.rhs_transposed;
+  steps.steps_at_once = 2;
   steps.moving.places = [&](const Digits& digits) { return left_places(left, digits); };
   steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
     return left_rows(left, places[0], present[2]);
