@@ -240,6 +240,39 @@ TEST(ConvolutionEpilogue, StepsOfOneUnitFinishSumsOfBlocksBefore) {
   }
 }
 
+/// Input gradients of strided convolutions, rectified and summed to their features: the pixels of
+/// all phases are finished beside the products. Some strides leave pixels without products.
+TEST(ConvolutionEpilogue, StepsFinishThePixelsOfAllPhases) {
+  struct Form {
+    int stride, window, extent, features, results;
+  };
+  for (const Form& form : {Form{2, 3, 4, 64, 128}, Form{2, 2, 5, 128, 64}, Form{3, 3, 3, 16, 32},
+                           Form{2, 1, 4, 64, 64}, Form{2, 4, 3, 32, 16}}) {
+    const int result = form.extent * form.stride;
+    const int high = result - 1 - (form.extent - 1) * form.stride;
+    const auto image = [](int extent, int features) {
+      const std::string side = std::to_string(extent);
+      return "[128," + side + "," + side + "," + std::to_string(features) + "]";
+    };
+    const std::string side = std::to_string(form.window);
+    const std::string pad = std::to_string(form.window - 1) + "_" + std::to_string(high);
+    const std::string step = std::to_string(form.stride);
+    const std::string results = std::to_string(form.results);
+    test::check_hlo(
+        "HloModule phases\nadd {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n"
+        " ROOT r = f32[] add(p, q)\n}\nENTRY step {\n g = f32" +
+        image(form.extent, form.features) + " parameter(0)\n w = f32[" + side + "," + side + "," +
+        std::to_string(form.features) + "," + results + "] parameter(1)\n y = f32" +
+        image(result, form.results) + " convolution(g, w), window={size=" + side + "x" + side +
+        " pad=" + pad + "x" + pad + " lhs_dilate=" + step + "x" + step +
+        "}, dim_labels=b01f_01io->b01f\n z = f32[] constant(0)\n zs = f32" +
+        image(result, form.results) + " broadcast(z), dimensions={}\n m = f32" +
+        image(result, form.results) + " maximum(y, zs)\n s = f32[" + results +
+        "] reduce(m, z), dimensions={0,1,2}, to_apply=add\n ROOT t = (f32" +
+        image(result, form.results) + ", f32[" + results + "]) tuple(m, s)\n}\n");
+  }
+}
+
 TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {
   compiler::ConvolutionProblem problem;
   problem.has_epilogue = true;
@@ -260,6 +293,21 @@ TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {
   // 5 units: 3 of 12 would do, and are a part of the six pixels.
   patches.units.resize(5);
   EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 3U);
+  // Three phases of the columns and two of the rows: 72 in 5 units, all of one column's 6 x 3 (15
+  // would do, and are no part), or 12 units: 6.
+  problem.spatial[0].base_dilation = 2;
+  problem.spatial[1].base_dilation = 3;
+  EXPECT_EQ(compiler::pairs_of_units(problem, tiling, target), 72U);
+  EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 18U);
+  patches.units.resize(12);
+  EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 6U);
+  for (std::uint32_t pair = 0; pair < 72; ++pair) {
+    const compiler::PairPlace place = compiler::pair_place(problem, tiling, target, pair);
+    // Pixels of a phase stand 3 apart.
+    EXPECT_EQ(place.x, pair % 6 * 3 + pair / 6 % 3);
+    EXPECT_EQ(place.row, pair / 18 % 2);
+    EXPECT_EQ(place.column, pair / 36 * 2);
+  }
   // Odd numbers of tiles, and blocks of contracted features, come behind the last step.
   tiling.chunk = 3;
   EXPECT_EQ(compiler::pairs_to_finish(problem, tiling, patches, target), 0U);

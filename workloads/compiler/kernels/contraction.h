@@ -40,7 +40,7 @@ struct Contraction {
   std::vector<std::uint32_t> extents;  ///< Of the digits, outermost first.
   std::uint32_t pushes = 0;            ///< Per MXU and lot.
   bool transposed = false;             ///< Stationary tiles are pushed transposed.
-  std::uint32_t steps_at_once = 1;     ///< In one block of code, where they divide the steps.
+  std::uint32_t steps_at_once = 2;     ///< In one block of code, where they divide the steps.
   Walk moving;
   /// Its tiles multiply in the step after the one that takes them in; before the first step
   /// `present` is empty.

@@ -13,7 +13,7 @@ namespace {
 
 // What the schedules of kernels take beside the counted pushes, in cycles.
 constexpr double kRoundCycles = 400;     ///< Of a loop over steps: its start, the first results.
-constexpr double kAddressCycles = 5;   ///< Of a step: its addresses.
+constexpr double kAddressCycles = 5;     ///< Of a step: its addresses.
 constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result.
 constexpr int kVectorSlots = 2;          ///< Instructions of the vector unit in a bundle.
 constexpr double kArrayCycles = 0.25;    ///< More for each further array.

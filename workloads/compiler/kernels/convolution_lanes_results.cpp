@@ -135,10 +135,8 @@ void LanesKernel::apply_to_pair(EpilogueEmitter::Position& position) {
 /// The pairs that are complete behind the steps with these digits.
 LanesKernel::FinishedPairs LanesKernel::begin_pairs(const std::vector<SReg>& digits, PReg is_live) {
   const std::uint32_t columns = tiling_.block_columns;
-  const std::uint32_t rows =
-      sizes_.phases_y * (tiling_.split == Split::kRows ? mxu_units_.count() : 1);
-  const std::uint32_t pixels =
-      sizes_.phases_x * tiling_.group * (tiling_.split == Split::kGroups ? mxu_units_.count() : 1);
+  const std::uint32_t rows = sizes_.phases_y * rows_at_once();
+  const std::uint32_t pixels = sizes_.phases_x * tiling_.group * groups_at_once();
   const auto place = [&](std::uint32_t word) {
     if (!digits[kUnit]) return builder_.constant(0);
     return builder_.load_smem(finished_ + word, builder_.mul(digits[kUnit], 4));

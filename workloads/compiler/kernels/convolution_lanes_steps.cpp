@@ -156,14 +156,16 @@ Contraction::Tiles LanesKernel::moving_rows(SReg base) {
 Contraction::Meanwhile LanesKernel::finish_in_step(StepCounter& finished, SReg index) {
   const std::uint32_t pushes = tiling_.group * tiling_.chunk;
   const PReg is_live = builder_.less(static_cast<std::uint32_t>(delay() - 1), index);
-  const auto run =
-      std::make_shared<FinishedPairs>(begin_pairs(step_digits(finished.present()), is_live));
+  const std::vector<SReg> digits = finished.present();
+  const auto run = std::make_shared<FinishedPairs>(begin_pairs(step_digits(digits), is_live));
   Contraction::Meanwhile meanwhile;
   meanwhile.push = [=](std::uint32_t i) {
     const std::uint32_t pairs = tiling_.finished_pairs, end = (i + 1) * pairs / pushes;
     for (std::uint32_t pair = i * pairs / pushes; pair < end; ++pair) finish_pair(*run, pair);
   };
-  meanwhile.end = [&finished, is_live] { finished.advance(finished.next(is_live)); };
+  meanwhile.end = [&finished, digits, is_live] {
+    finished.advance(finished.behind(digits, is_live));
+  };
   return meanwhile;
 }
 
@@ -193,7 +195,7 @@ void LanesKernel::multiply() {
     return i / t.chunk * sum_pixel + i % t.chunk * 8 + unit * sum_distance;
   };
   RunningSums running(builder_, mxu_units_, sums, form);
-  StepCounter finished(builder_, step_extents());
+  StepCounter finished(builder_, step_extents(), StepCounter::Digits::kSmem);
   Contraction steps;
   steps.extents = step_extents();
   steps.pushes = t.group * t.chunk;

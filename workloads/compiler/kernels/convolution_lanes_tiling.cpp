@@ -45,8 +45,9 @@ LanesSizes::LanesSizes(const ConvolutionProblem& problem, const LanesTiling& til
   moving_rows =
       std::uint64_t{patches.blocks * patches.units.size()} * tiling.group * moving_columns * 8;
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
-  smem_words = static_cast<std::uint32_t>(patches.units.size() *
-                                          (patches.runs + 2 + tiling.group * patches.runs * 2 + 4));
+  // Of each unit, and the digits of what steps finish.
+  smem_words = static_cast<std::uint32_t>(
+      patches.units.size() * (patches.runs + 2 + tiling.group * patches.runs * 2 + 4) + 4);
   sums_apart = problem.out_type() == hlo::ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_blocks, lane_tiles, tiles_of(pixels_y, tiling.block_y), tiling.blocks_x,
                patches.blocks};

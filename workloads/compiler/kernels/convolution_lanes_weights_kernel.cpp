@@ -360,7 +360,6 @@ void LanesWeightsKernel::multiply() {
                    t.groups / groups_at_once(), sizes_.units};
   steps.pushes = t.chunk;
   steps.transposed = true;
-  steps.steps_at_once = 2;
   steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
   steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {
     return input_rows(places, input_mask);

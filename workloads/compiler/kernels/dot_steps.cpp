@@ -423,7 +423,6 @@ void DotKernel::multiply() {
                    t.block_m / t.chunk_m};
   steps.pushes = pushes_;
   steps.transposed = problem_.rhs_transposed;
-  steps.steps_at_once = 2;
   steps.moving.places = [&](const Digits& digits) { return left_places(left, digits); };
   steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
     return left_rows(left, places[0], present[2]);
@@ -440,6 +439,8 @@ void DotKernel::multiply() {
     return running.at({row, sum_mask(digits)}, started);
   };
   steps.advance = [&] { running.advance(); };
+  // What shares their time writes and reads by second names, which keep no order within a block.
+  if (overlaps() || t.turns_beside) steps.steps_at_once = 1;
   if (overlaps()) {
     start_finishing();
     steps.steps_before = column_steps(tiling_) + 1;

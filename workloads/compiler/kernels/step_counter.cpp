@@ -4,10 +4,17 @@
 
 namespace tpu::compiler {
 
-StepCounter::StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents)
-    : builder_(builder), extents_(std::move(extents)), digits_(extents_.size()) {
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) digits_[i] = builder.scalar_variable(0);
+StepCounter::StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents, Digits digits)
+    : builder_(builder), extents_(std::move(extents)), place_(digits), digits_(extents_.size()) {
+  const auto count = static_cast<std::uint32_t>(extents_.size());
+  if (place_ == Digits::kSmem) words_ = builder.allocate_smem(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (extents_[i] == 1) continue;
+    if (place_ == Digits::kSmem) {
+      builder.store_smem(words_ + i, 0);
+    } else {
+      digits_[i] = builder.scalar_variable(0);
+    }
   }
 }
 
@@ -19,8 +26,9 @@ std::uint64_t StepCounter::steps() const {
 
 std::vector<SReg> StepCounter::present() {
   std::vector<SReg> digits(extents_.size());
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) digits[i] = builder_.get(digits_[i]);
+  for (std::uint32_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i] == 1) continue;
+    digits[i] = place_ == Digits::kSmem ? builder_.load_smem(words_ + i) : builder_.get(digits_[i]);
   }
   return digits;
 }
@@ -41,14 +49,19 @@ std::vector<SReg> StepCounter::behind(const std::vector<SReg>& present, PReg mov
 }
 
 void StepCounter::advance(const std::vector<SReg>& next) {
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i] > 1) builder_.set(digits_[i], next[i]);
+  for (std::uint32_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i] == 1) continue;
+    if (place_ == Digits::kSmem) {
+      builder_.store_smem(words_ + i, next[i]);
+    } else {
+      builder_.set(digits_[i], next[i]);
+    }
   }
 }
 
 void loop_over_steps(KernelBuilder& builder, std::uint64_t steps, std::uint32_t at_once,
                      const std::function<void(SReg index)>& step) {
-  while (at_once > 1 && steps % at_once != 0) --at_once;
+  if (steps % at_once != 0) at_once = 1;
   builder.loop(steps / at_once, [&](SReg index) {
     const SReg first = at_once > 1 ? builder.mul(index, at_once) : index;
     for (std::uint32_t i = 0; i < at_once; ++i) step(i > 0 ? builder.add(first, i) : first);

@@ -12,7 +12,10 @@ namespace tpu::compiler {
 /// have no register.
 class StepCounter {
  public:
-  StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents);
+  /// Where the digits stand from step to step: there are few scalar registers.
+  enum class Digits : std::uint8_t { kRegisters, kSmem };
+  StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents,
+              Digits digits = Digits::kRegisters);
 
   std::uint64_t steps() const;
   /// Digits of the present step.
@@ -28,7 +31,9 @@ class StepCounter {
  private:
   KernelBuilder& builder_;
   std::vector<std::uint32_t> extents_;
+  Digits place_;
   std::vector<SVariable> digits_;
+  std::uint32_t words_ = 0;
 };
 
 /// A loop over so many steps, where `at_once` divides them that many in one block of code: it ends
