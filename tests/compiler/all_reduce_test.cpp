@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <set>
@@ -84,7 +85,7 @@ AllReduceShape ring_shape(std::uint64_t granules, const Target& target) {
   return shape;
 }
 
-/// The shape along both dimensions, also where the ring is cheaper.
+/// The shape along the dimensions, also where the ring is cheaper.
 AllReduceShape mesh_shape(std::uint64_t granules, const Target& target) {
   AllReduceShape shape = compiler::all_reduce_shape(granules, target);
   shape.mesh = compiler::cheapest_mesh_shape(granules, target);
@@ -254,13 +255,16 @@ TEST(MeshAllReduce, IsFasterThanTheRingAndTheSameOnAllCoresOfASquare) {
   }
 }
 
-/// Of each quarter of a mesh one core, on a ring one of a side's half; transposed on a square.
+/// Of each quarter of a mesh, or eighth of a cuboid, one chip, on a ring one of a side's half; the
+/// cores of a chip are the same transposed on a square, where they share no links.
 std::uint64_t places_that_differ(const isa::Topology& slice) {
   std::uint64_t places = 1;
-  for (const std::size_t d : {0U, 1U}) {
-    if (!slice.dimension(d).wraps) places *= slice.dimension(d).size / 2;
+  for (const std::size_t d : {0U, 1U, 2U}) {
+    const isa::Topology::Dimension& along = slice.dimension(d);
+    if (!along.wraps && along.size > 1) places *= along.size / 2;
   }
-  return slice.dimension(0).size == slice.dimension(1).size ? places : 2 * places;
+  const bool square = slice.dimension(0).size == slice.dimension(1).size;
+  return square && slice.dimension(2).size == 1 ? places : 2 * places;
 }
 
 void expect_folded_to_the_same_cycles(const MachineParams& params, std::uint64_t granules) {
@@ -281,6 +285,54 @@ TEST(MeshAllReduce, FoldsOnEverySliceToTheSameCycles) {
         mesh(4, 8, false, true), mesh(8, 4, true, false), mesh(8, 8, true, true)}) {
     expect_folded_to_the_same_cycles(params, 900);
   }
+}
+
+MachineParams cuboid(std::array<std::uint32_t, 3> sides, std::array<bool, 3> wraps) {
+  MachineParams params = mesh(sides[0], sides[1], wraps[0], wraps[1]);
+  params.ici.mesh_z = sides[2];
+  params.ici.wrap_z = wraps[2];
+  return params;
+}
+
+TEST(MeshAllReduce, GoesAlongThreeDimensions) {
+  for (const MachineParams& params :
+       {cuboid({2, 2, 2}, {}), cuboid({2, 4, 2}, {false, true, false}), cuboid({1, 2, 4}, {}),
+        cuboid({1, 1, 4}, {})}) {
+    // Parts of less than a register, several buckets, a range that they do not fill.
+    for (const std::uint64_t granules : {1U, 150U, 1000U}) {
+      SCOPED_TRACE(params.topology().text() + ", " + std::to_string(granules) + " granules");
+      check_sums(params, params.cores(), granules, 2, false);
+    }
+  }
+  MachineParams large = cuboid({4, 1, 4}, {true, false, false});
+  large.core.vmem_mib = 4;  // Segments in two parts.
+  check_sums(large, large.cores(), 2000, 1, false);
+}
+
+/// A line is a line, whichever dimension it is: 15 steps of hops and links either way.
+TEST(MeshAllReduce, TheThirdDimensionTakesTheTimeOfTheSecond) {
+  const auto cycles = [](const MachineParams& params) {
+    const AllReduceShape shape = mesh_shape(64, target_of(params, params.cores()));
+    return static_cast<double>(timed(shape, params, true).cycles);
+  };
+  const double along_y = cycles(cuboid({1, 16, 1}, {false, true, false}));
+  EXPECT_NEAR(cycles(cuboid({1, 1, 16}, {false, false, true})) / along_y, 1, 0.01);
+}
+
+/// On a torus one chip is simulated for all: its cores share the links along z, on which one of
+/// them goes first. On a mesh the cores of each mirror image are alike.
+TEST(MeshAllReduce, FoldsOnSlicesOfThreeDimensions) {
+  const MachineParams torus = cuboid({4, 2, 4}, {true, true, true});
+  const AllReduceShape shape = all_reduce_shape(300, target_of(torus, torus.cores()));
+  EXPECT_GT(shape.mesh.buckets, 0U);
+  const RunResult folded = timed(shape, torus, false), full = timed(shape, torus, true);
+  EXPECT_LE(folded.simulated_cores, 2U);
+  for (std::size_t core = 0; core < full.cores.size(); ++core) {
+    EXPECT_EQ(folded.cores[core].end_cycle, full.cores[core].end_cycle) << core;
+  }
+  EXPECT_LT(folded.cycles,
+            timed(ring_shape(300, target_of(torus, torus.cores())), torus, true).cycles);
+  expect_folded_to_the_same_cycles(cuboid({2, 2, 4}, {}), 300);
 }
 
 /// Segments in two parts are on the links at once, and what one core forwards meets what another

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "sim/base/power_of_two.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
@@ -63,16 +65,14 @@ class MeshAllReduce {
     }
   };
 
-  /// The dimension along which whole halves go, and the other one.
-  struct Order {
-    Dimension first, second;
-  };
+  /// The dimension along which whole halves go, and the others, one after the other.
+  using Order = std::vector<Dimension>;
 
   std::uint32_t bucket() const { return shape_.mesh.bucket_granules; }
   static std::uint32_t rows(std::uint32_t granules) { return granules * kRowsPerGranule; }
 
   void allocate();
-  Order order(std::uint32_t first, std::uint32_t second) const;
+  Order order(const std::vector<std::uint32_t>& sides) const;
   void in_order(const std::function<void(const Order&)>& emit);
   void find_place();
   Line line(std::uint32_t members, bool wraps, SReg at, const std::function<SReg(SReg)>& chip);
@@ -86,7 +86,7 @@ class MeshAllReduce {
   void store_sums(SReg number, SReg slot);
   void finish_pair(SReg slot, SReg turn);
   SReg first_row(SReg slot);
-  SReg second_row(SReg slot, const Order& order);
+  SReg row_of(SReg slot, const Order& order, std::size_t dimension);
   void reduce(const Dimension& along, SReg begin);
   void gather(const Dimension& along, SReg begin);
   using Move = std::function<void(const Part&, bool forward, SReg step)>;
@@ -103,30 +103,36 @@ class MeshAllReduce {
   SReg base_, chip_, core_, my_half_, other_half_;
   VmemRegion buffers_;   ///< kMeshBuffers buckets.
   SVariable slot_;       ///< First row of the present turn's bucket in the buffers.
-  VmemRegion arrivals_;  ///< From the other core, then the parts of both dimensions.
+  VmemRegion arrivals_;  ///< From the other core, then the parts of all dimensions.
   const std::uint32_t entered_;
   std::uint32_t loaded_ = 0, written_ = 0, added_ = 0, sent_ = 0;
-  Line x_, y_;
+  std::vector<Line> lines_;    ///< Along x, y and z.
   std::vector<Order> orders_;  ///< One, or one for each core of a chip.
   RemoteDmaWords exchange_half_, return_half_;
   std::uint32_t next_flag_ = kKernelFlags.begin;
 };
 
-MeshAllReduce::Order MeshAllReduce::order(std::uint32_t first, std::uint32_t second) const {
+MeshAllReduce::Order MeshAllReduce::order(const std::vector<std::uint32_t>& sides) const {
   Order order;
-  order.first.members = first;
-  order.first.granules = half_ / first;
-  order.first.arrivals = rows(cut_.pair > 1 ? half_ : 0);
-  order.second.members = second;
-  order.second.granules = order.first.granules / second;
-  order.second.arrivals = order.first.arrivals + rows((first - 1) * order.first.granules);
+  std::uint32_t granules = half_, arrivals = rows(cut_.pair > 1 ? half_ : 0);
+  for (const std::uint32_t side : sides) {
+    Dimension& along = order.emplace_back();
+    along.members = side;
+    along.granules = granules /= side;
+    along.arrivals = arrivals;
+    arrivals += rows((side - 1) * granules);
+  }
   return order;
 }
 
 void MeshAllReduce::allocate() {
-  orders_ = {order(cut_.first, cut_.second)};
-  if (cut_.orders() > 1) orders_.push_back(order(cut_.second, cut_.first));
-  const Dimension& last = orders_[0].second;
+  orders_ = {order(cut_.sides)};
+  if (cut_.orders() > 1) {
+    std::vector<std::uint32_t> other = cut_.sides;
+    std::swap(other[0], other[1]);
+    orders_.push_back(order(other));
+  }
+  const Dimension& last = orders_[0].back();
   // The last part is added in whole registers, which reach a little into what is behind it.
   arrivals_ = kernel_.allocate_vmem(last.arrivals + rows((last.members - 1) * last.granules));
   buffers_ = kernel_.allocate_vmem(kMeshBuffers * rows(bucket()));
@@ -164,14 +170,26 @@ void MeshAllReduce::find_place() {
   chip_ = kernel_.load_smem(kChipIdWord);
   core_ = kernel_.load_smem(kCoreIdWord);
   const isa::Topology::Dimension &along_x = target_.slice.dimension(0),
-                                 &along_y = target_.slice.dimension(1);
-  const int bits = floor_log2(along_x.size);
+                                 &along_y = target_.slice.dimension(1),
+                                 &along_z = target_.slice.dimension(2);
+  const int bits = floor_log2(along_x.size), z_bits = bits + floor_log2(along_y.size);
+  const bool has_z = along_z.size > 1;
   const SReg x = kernel_.and_(chip_, along_x.size - 1);
-  const SReg y = kernel_.shift_right(chip_, bits);
-  x_ = line(along_x.size, along_x.wraps, x,
-            [&](SReg to) { return kernel_.add(kernel_.sub(chip_, x), to); });
-  y_ = line(along_y.size, along_y.wraps, y,
-            [&](SReg to) { return kernel_.add(kernel_.shift_left(to, bits), x); });
+  const SReg rest = kernel_.shift_right(chip_, bits);
+  const SReg y = has_z ? kernel_.and_(rest, along_y.size - 1) : rest;
+  lines_.push_back(line(along_x.size, along_x.wraps, x,
+                        [&](SReg to) { return kernel_.add(kernel_.sub(chip_, x), to); }));
+  const SReg beside_y = has_z ? kernel_.sub(chip_, kernel_.shift_left(y, bits)) : x;
+  lines_.push_back(line(along_y.size, along_y.wraps, y, [&](SReg to) {
+    return kernel_.add(kernel_.shift_left(to, bits), beside_y);
+  }));
+  if (has_z) {
+    const SReg z = kernel_.shift_right(chip_, z_bits);
+    const SReg beside_z = kernel_.and_(chip_, along_x.size * along_y.size - 1);
+    lines_.push_back(line(along_z.size, along_z.wraps, z, [&](SReg to) {
+      return kernel_.add(kernel_.shift_left(to, z_bits), beside_z);
+    }));
+  }
   my_half_ = kernel_.mul(core_, rows(half_));
   other_half_ = kernel_.sub(rows(bucket() - half_), my_half_);
   kernel_.new_block();
@@ -211,26 +229,25 @@ void MeshAllReduce::prepare_dmas() {
   const std::uint32_t flags = next_flag_;
   for (Order& order : orders_) {
     next_flag_ = flags;
-    prepare_dimension(order.first, sent_);
-    prepare_dimension(order.second, sent_);
+    for (Dimension& along : order) prepare_dimension(along, sent_);
   }
 }
 
 void MeshAllReduce::prepare_lines() {
   Order& order = orders_[0];
-  order.first.line = cut_.y_first ? y_ : x_;
-  order.second.line = cut_.y_first ? x_ : y_;
+  for (std::size_t i = 0; i < order.size(); ++i) order[i].line = lines_[cut_.along[i]];
   if (orders_.size() > 1) {
-    orders_[1].first.line = order.second.line;
-    orders_[1].second.line = order.first.line;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      orders_[1][i].line = order[i < 2 ? 1 - i : i].line;
+    }
   } else if (cut_.pair > 1) {
     const PReg along_x = kernel_.equal(core_, 0);
     const auto choose = [&](const Line& a, const Line& b) {
       return Line{kernel_.select(along_x, a.rank, b.rank), kernel_.select(along_x, a.next, b.next),
                   kernel_.select(along_x, a.previous, b.previous)};
     };
-    order.first.line = choose(x_, y_);
-    order.second.line = choose(y_, x_);
+    order[0].line = choose(lines_[0], lines_[1]);
+    order[1].line = choose(lines_[1], lines_[0]);
   }
 }
 
@@ -251,9 +268,9 @@ void MeshAllReduce::enter() {
     ++senders;
   };
   if (cut_.pair > 1) tell({chip_, kernel_.sub(1, core_)});
-  for (const Dimension* along : {&orders_[0].first, &orders_[0].second}) {
-    if (steps_forward(along->members) > 0) tell({along->line.previous, core_});
-    if (steps_backward(along->members) > 0) tell({along->line.next, core_});
+  for (const Dimension& along : orders_[0]) {
+    if (steps_forward(along.members) > 0) tell({along.line.previous, core_});
+    if (steps_backward(along.members) > 0) tell({along.line.next, core_});
   }
   kernel_.wait(entered_, senders);
 }
@@ -288,21 +305,22 @@ void MeshAllReduce::take_turn(SReg turn) {
   });
   kernel_.if_(sums, [&] {
     in_order([&](const Order& order) {
-      reduce(order.first, first_row(before));
-      reduce(order.second, second_row(before, order));
+      for (std::size_t i = 0; i < order.size(); ++i) reduce(order[i], row_of(before, order, i));
     });
   });
   kernel_.if_(kernel_.less(1, turn), [&] { store_sums(kernel_.sub(turn, 2), other); });
   kernel_.if_(sums, [&] {
-    in_order([&](const Order& order) { gather(order.second, second_row(before, order)); });
+    in_order([&](const Order& order) {
+      for (std::size_t i = order.size() - 1; i > 0; --i) gather(order[i], row_of(before, order, i));
+    });
   });
   // The next bucket is loaded meanwhile.
   kernel_.if_(kernel_.less(1, turn), [&] { kernel_.wait(written_, bucket()); });
   kernel_.if_(kernel_.less(turn, buckets - 1), [&] { start_load(kernel_.add(turn, 1), other); });
   kernel_.if_(sums, [&] {
-    in_order([&](const Order& order) { gather(order.first, first_row(before)); });
+    in_order([&](const Order& order) { gather(order[0], first_row(before)); });
     // All of the half but what this core sums, whatever the order.
-    const std::uint32_t sent = 2 * (half_ - orders_[0].second.granules);
+    const std::uint32_t sent = 2 * (half_ - orders_[0].back().granules);
     if (sent > 0) kernel_.wait(sent_, sent);
   });
   // What it tells the other core goes before the sums that follow on the same path.
@@ -346,10 +364,12 @@ SReg MeshAllReduce::first_row(SReg slot) {
   return kernel_.add(kernel_.add(slot, buffers_.row), my_half_);
 }
 
-/// And those of the second one, inside of this core's segment of the first.
-SReg MeshAllReduce::second_row(SReg slot, const Order& order) {
-  const SReg mine = first_row(slot);
-  return kernel_.add(mine, kernel_.mul(order.first.line.rank, rows(order.first.granules)));
+/// And those of a dimension, inside of this core's segment of the one before.
+SReg MeshAllReduce::row_of(SReg slot, const Order& order, std::size_t dimension) {
+  if (dimension == 0) return first_row(slot);
+  const SReg mine = row_of(slot, order, dimension - 1);
+  const Dimension& before = order[dimension - 1];
+  return kernel_.add(mine, kernel_.mul(before.line.rank, rows(before.granules)));
 }
 
 /// The first row of the segment `ahead` places ahead of this core's own on the ring.

@@ -51,10 +51,19 @@ double bucket_cycles(const MeshCut& cut, std::uint32_t granules, const Target& t
     const auto granules = static_cast<std::uint32_t>(part / isa::kHbmGranuleBytes / along.size);
     return 2 * steps * std::max(passage, passage / segment_parts(granules, along.size) + latency);
   };
-  const std::size_t first = cut.y_first ? 1 : 0;
-  double cycles = ring(first, half) + ring(1 - first, half / cut.first);
+  const auto rings = [&](std::vector<std::size_t> along) {
+    double cycles = 0, part = half;
+    for (const std::size_t dimension : along) {
+      cycles += ring(dimension, part);
+      part /= target.slice.dimension(dimension).size;
+    }
+    return cycles;
+  };
+  double cycles = rings(cut.along);
   if (cut.orders() > 1) {
-    cycles = std::max(cycles, ring(1 - first, half) + ring(first, half / cut.second));
+    std::vector<std::size_t> other = cut.along;
+    std::swap(other[0], other[1]);
+    cycles = std::max(cycles, rings(other));
   }
   if (cut.pair > 1) {
     const double passage = half / target.link_bytes_per_cycle;
@@ -87,9 +96,10 @@ std::uint32_t bucket_granules(const MeshCut& cut, std::uint64_t granules, std::u
 
 /// The cut of a range that takes least, and its cycles. Small buckets lose time at each step, large
 /// ones when the first and the last go alone.
-std::pair<MeshShape, double> cheapest_shape(const MeshCut& cut, std::uint64_t granules,
+std::pair<MeshShape, double> cheapest_shape(bool y_first, std::uint64_t granules,
                                             const Target& target) {
   constexpr std::uint64_t kMostTried = 64;
+  const MeshCut cut(target, y_first);
   std::pair<MeshShape, double> best{{}, std::numeric_limits<double>::infinity()};
   if (!fits_vmem(cut, cut.parts(), target)) return best;
   const std::uint64_t most =
@@ -97,7 +107,7 @@ std::pair<MeshShape, double> cheapest_shape(const MeshCut& cut, std::uint64_t gr
   const std::uint64_t fewest = (granules + most - 1) / most;
   for (std::uint64_t buckets = fewest; buckets < fewest + kMostTried; ++buckets) {
     MeshShape shape;
-    shape.y_first = cut.y_first;
+    shape.y_first = y_first;
     shape.bucket_granules = bucket_granules(cut, granules, buckets);
     if (!fits_vmem(cut, shape.bucket_granules, target)) continue;
     shape.buckets =
@@ -111,17 +121,22 @@ std::pair<MeshShape, double> cheapest_shape(const MeshCut& cut, std::uint64_t gr
 
 /// On a side that is longer, or that wraps, whole buckets may go faster than on the other.
 std::pair<MeshShape, double> cheapest_shape(std::uint64_t granules, const Target& target) {
-  const auto along_x = cheapest_shape(MeshCut(target, false), granules, target);
-  const auto along_y = cheapest_shape(MeshCut(target, true), granules, target);
+  const auto along_x = cheapest_shape(false, granules, target);
+  const auto along_y = cheapest_shape(true, granules, target);
   return along_y.second < along_x.second ? along_y : along_x;
 }
 
-/// All cores of a slice of two dimensions whose sides are powers of two.
+/// All cores of a slice whose sides are powers of two.
 bool goes_along_the_mesh(const Target& target) {
-  const std::uint32_t x = target.slice.dimension(0).size, y = target.slice.dimension(1).size;
-  return target.cores == target.slice.chips() * target.cores_per_chip && target.cores > 1 &&
-         target.cores_per_chip <= 2 && is_power_of_two(x) && is_power_of_two(y) &&
-         target.slice.dimension(2).size == 1 && std::max(x, y) < 1U << kMeshFieldBits;
+  if (target.cores != target.slice.chips() * target.cores_per_chip || target.cores < 2 ||
+      target.cores_per_chip > 2) {
+    return false;
+  }
+  for (const std::size_t dimension : {0, 1, 2}) {
+    const std::uint32_t side = target.slice.dimension(dimension).size;
+    if (!is_power_of_two(side) || side >= 1U << kMeshFieldBits) return false;
+  }
+  return true;
 }
 
 }  // namespace

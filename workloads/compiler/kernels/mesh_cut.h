@@ -1,27 +1,38 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "isa/program.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
 
-/// How an all-reduce along both dimensions of a mesh cuts its buckets: for the cores of a chip, for
+/// How an all-reduce along all dimensions of a slice cuts its buckets: for the cores of a chip, for
 /// each dimension.
 struct MeshCut {
-  std::uint32_t pair = 2, first = 2, second = 2;
-  bool y_first = false;
+  std::uint32_t pair = 2;
+  /// The dimensions of the slice in the order in which the first core of a chip goes along them:
+  /// x and y or y and x, then z where there is one.
+  std::vector<std::size_t> along;
+  std::vector<std::uint32_t> sides;  ///< Of each of these.
 
-  MeshCut(const Target& target, bool along_y)
-      : pair(target.cores_per_chip),
-        first(target.slice.dimension(along_y ? 1 : 0).size),
-        second(target.slice.dimension(along_y ? 0 : 1).size),
-        y_first(along_y) {}
-  std::uint32_t parts() const { return pair * first * second; }
-  /// The cores of a chip begin along different dimensions. Where these are as long the order is one
-  /// of registers, else of code.
-  std::uint32_t orders() const { return pair > 1 && first != second ? pair : 1; }
+  MeshCut(const Target& target, bool y_first)
+      : pair(target.cores_per_chip), along{y_first ? 1U : 0U, y_first ? 0U : 1U} {
+    if (target.slice.dimension(2).size > 1) along.push_back(2);
+    for (const std::size_t dimension : along) {
+      sides.push_back(target.slice.dimension(dimension).size);
+    }
+  }
+  std::uint32_t parts() const {
+    std::uint32_t parts = pair;
+    for (const std::uint32_t side : sides) parts *= side;
+    return parts;
+  }
+  /// The cores of a chip begin along different dimensions, the first two. Where these are as long
+  /// the order is one of registers, else of code.
+  std::uint32_t orders() const { return pair > 1 && sides[0] != sides[1] ? pair : 1; }
 };
 
 /// Steps of a ring whose segments come to their owner from both sides: the farther side's, and the
