@@ -131,12 +131,17 @@ class NaiveEvaluation {
  private:
   const Array& value(hlo::InstructionId id) const { return known_[static_cast<std::size_t>(id)]; }
 
-  static std::vector<std::int64_t> coordinates(const hlo::Shape& shape, std::int64_t flat) {
-    std::vector<std::int64_t> at(shape.dimensions.size());
+  static void find_coordinates(const hlo::Shape& shape, std::int64_t flat,
+                               std::vector<std::int64_t>& at) {
+    at.resize(shape.dimensions.size());
     for (std::size_t i = at.size(); i-- > 0;) {
       at[i] = flat % shape.dimensions[i];
       flat /= shape.dimensions[i];
     }
+  }
+  static std::vector<std::int64_t> coordinates(const hlo::Shape& shape, std::int64_t flat) {
+    std::vector<std::int64_t> at;
+    find_coordinates(shape, flat, at);
     return at;
   }
   static std::int64_t flat_index(const hlo::Shape& shape, const std::vector<std::int64_t>& at) {
@@ -163,12 +168,14 @@ class NaiveEvaluation {
     if (in.opcode == HloOpcode::kSelectAndScatter) return select_and_scatter(in);
     if (moves_elements(in.opcode)) return moved(in);
     std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()));
+    std::vector<std::int64_t> at, from;
     for (std::size_t i = 0; i < result.size(); ++i) {
-      const std::vector<std::int64_t> at = coordinates(in.shape, static_cast<std::int64_t>(i));
       if (in.opcode == HloOpcode::kIota) {
+        find_coordinates(in.shape, static_cast<std::int64_t>(i), at);
         result[i] = static_cast<double>(at[static_cast<std::size_t>(in.dimensions[0])]);
       } else if (in.opcode == HloOpcode::kBroadcast) {
-        std::vector<std::int64_t> from;
+        find_coordinates(in.shape, static_cast<std::int64_t>(i), at);
+        from.clear();
         for (std::int64_t d : in.dimensions) from.push_back(at[static_cast<std::size_t>(d)]);
         const Array& operand = value(in.operands[0]);
         result[i] = operand.values[static_cast<std::size_t>(flat_index(operand.shape, from))];
@@ -185,9 +192,10 @@ class NaiveEvaluation {
     const hlo::HloOpcode opcode = to_apply.at(to_apply.root).opcode;
     std::vector<double> result(static_cast<std::size_t>(in.shape.element_count()),
                                value(in.operands[1]).values[0]);
+    std::vector<std::int64_t> at, kept;
     for (std::size_t i = 0; i < operand.values.size(); ++i) {
-      const std::vector<std::int64_t> at = coordinates(operand.shape, static_cast<std::int64_t>(i));
-      std::vector<std::int64_t> kept;
+      find_coordinates(operand.shape, static_cast<std::int64_t>(i), at);
+      kept.clear();
       for (std::size_t d = 0; d < at.size(); ++d) {
         bool is_reduced = false;
         for (std::int64_t r : in.dimensions) is_reduced |= r == static_cast<std::int64_t>(d);
@@ -232,9 +240,9 @@ class NaiveEvaluation {
     const std::size_t arrays = in.opcode == HloOpcode::kConcatenate ? in.operands.size() : 1;
     for (std::size_t operand = 0; operand < arrays; ++operand) {
       const Array& source = value(in.operands[operand]);
+      std::vector<std::int64_t> at;
       for (std::size_t i = 0; i < source.values.size(); ++i) {
-        const std::vector<std::int64_t> at =
-            coordinates(source.shape, static_cast<std::int64_t>(i));
+        find_coordinates(source.shape, static_cast<std::int64_t>(i), at);
         const std::vector<std::int64_t> to = target_of(in, source.shape, at, joined);
         bool inside = true;
         for (std::size_t d = 0; d < to.size(); ++d) {

@@ -154,7 +154,7 @@ class KernelHarness : private isa::Surroundings {
   };
 
   explicit KernelHarness(const compiler::Target& target, std::uint64_t hbm_bytes = 16 << 20)
-      : target_(target), hbm_(hbm_bytes / 4, kGarbage) {}
+      : target_(target), hbm_words_(hbm_bytes / 4), hbm_(kGranuleWords, kGarbage) {}
 
   /// Reserves HBM, fills it (the rest with garbage) and returns its granule.
   std::uint32_t place(const std::vector<std::uint32_t>& words) {
@@ -167,7 +167,9 @@ class KernelHarness : private isa::Surroundings {
     const std::uint32_t granule = next_granule_;
     // A granule of garbage behind each buffer: nothing may be written there.
     next_granule_ += static_cast<std::uint32_t>((bytes + 1023) / 1024) + 1;
-    TPU_CHECK(std::uint64_t{next_granule_} * kGranuleWords <= hbm_.size(), "harness: HBM is full");
+    const std::uint64_t words = std::uint64_t{next_granule_} * kGranuleWords;
+    TPU_CHECK(words <= hbm_words_, "harness: HBM is full");
+    hbm_.resize(words, kGarbage);
     guards_.push_back(next_granule_ - 1);
     return granule;
   }
@@ -298,7 +300,8 @@ class KernelHarness : private isa::Surroundings {
   std::uint32_t sync_flag(std::uint32_t flag) override { return flags_[flag]; }
 
   compiler::Target target_;
-  std::vector<std::uint32_t> hbm_;
+  std::uint64_t hbm_words_;
+  std::vector<std::uint32_t> hbm_;  ///< As much of it as is reserved.
   std::uint32_t next_granule_ = 1;
   std::vector<std::uint32_t> guards_;
   DmaTiming timing_ = DmaTiming::kLate;
