@@ -17,7 +17,9 @@ awk '
     names[reason] = names[reason] "\n    " name
     ++count[reason]
   }
-  / Testing: / { test = $NF; ++tests; wanted = 0 }
+  / Testing: / { test = $NF; ++tests; fresh = 1; wanted = 0 }
+  # A test of GoogleTest; a part of a program has many (TPUSIM_TEST_PARTS).
+  match($0, /^\[ RUN +\] /) { test = $4; tests += !fresh; fresh = 0; wanted = 0 }
   wanted { add(test, $0); ++skipped; wanted = 0 }
   /: Skipped$/ { wanted = 1 }  # of GoogleTest; the next line is the reason
   match($0, /[.][.][.] skipped ./) {  # of Python: test_name (class) ... skipped "reason"

@@ -6,24 +6,35 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 cat > "$log" <<'LOG'
-1/3 Testing: Npz.Reads
+1/4 Testing: Npz.Reads
 ../tests/traces/npz_test.cpp:94: Skipped
 no numpy here
 
-2/3 Testing: Machine.Runs
+2/4 Testing: Machine.Runs
 ../tests/captured/machine_test.cpp:103: Skipped
 no reference data at /home/me/tpusim/../shared/xla/programs/mlp
 
-3/3 Testing: Capture.CommandLine
+3/4 Testing: traces_tests.0
+[ RUN      ] Perfetto.Writes
+[       OK ] Perfetto.Writes (1 ms)
+[ RUN      ] Hdf5.ReadsTables
+../tests/traces/hdf5_file_test.cpp:21: Skipped
+no pandas here
+
+[  SKIPPED ] Hdf5.ReadsTables (0 ms)
+
+4/4 Testing: Capture.CommandLine
 test_meshes (__main__.WholeCapture.test_meshes) ... skipped 'needs jax[tpu]'
 LOG
 expected="1 did not run: needs jax[tpu]
     Capture.CommandLine: test_meshes
 1 did not run: no numpy here
     Npz.Reads
+1 did not run: no pandas here
+    Hdf5.ReadsTables
 1 did not run: no reference data in ../shared
     Machine.Runs
-1 of 3 tests ran"
+2 of 5 tests ran"
 found=$("$script" "$log" | LC_ALL=C awk '/^[0-9]+ did/ { key = $0 } { print key "\t" NR "\t" $0 }' | LC_ALL=C sort -t $'\t' -k1,1 -k2,2n | cut -f3)
 # The last line stands behind the last group, whichever that is.
 found=$(grep -v ' tests ran$' <<< "$found"; grep ' tests ran$' <<< "$found")
