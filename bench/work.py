@@ -5,6 +5,7 @@
                                        where one rises by more than a tenth or a result is wrong
     bench/work.py --time               CPU time per unit, too, in steps of a calibration loop: least of five runs
     bench/work.py --update             the same, and what was measured becomes the baseline
+    bench/work.py --not-judged NAME    that piece may rise: it was compiled with less optimisation
     bench/work.py --program FILE       the program (build/tpusim_work, which the target tpusim_work builds)
 
 Instructions do not depend on what else runs on the machine. They do depend on the compiler: with another one than that of
@@ -71,7 +72,7 @@ def number(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def print_table(pieces, baseline, same_compiler):
+def print_table(pieces, baseline, same_compiler, not_judged):
     """Returns the pieces that have become too expensive."""
     risen = []
     print(f"{'work':34} {'unit':12} {'instructions':>14} {'baseline':>14} {'change':>8} {'steps':>10} {'baseline':>10}")
@@ -81,7 +82,7 @@ def print_table(pieces, baseline, same_compiler):
         if "instructions" in before:
             rise = piece["instructions"] / before["instructions"] - 1
             change = f"{100 * rise:+.1f} %"
-            if rise > MOST_RISE and same_compiler:
+            if rise > MOST_RISE and same_compiler and name not in not_judged:
                 risen.append(f"{name} ({change})")
         columns = [number(piece["instructions"]), number(before["instructions"]) if before else "", change,
                    number(piece["steps"]) if "steps" in piece else "", number(before["steps"]) if "steps" in before else ""]
@@ -95,6 +96,7 @@ def print_table(pieces, baseline, same_compiler):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, default=BASELINE.parent.parent / "build" / "tpusim_work")
+    parser.add_argument("--not-judged", action="append", default=[], metavar="NAME")
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--update", action="store_true")
     arguments = parser.parse_args()
@@ -106,7 +108,7 @@ def main():
             pieces[name]["steps"] = steps
     baseline = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
     same_compiler = baseline.get("compiler", compiler()) == compiler()
-    risen = print_table(pieces, baseline, same_compiler)
+    risen = print_table(pieces, baseline, same_compiler, arguments.not_judged)
     if not same_compiler:
         print(f"not judged: the baseline was measured with {baseline['compiler']}, this is {compiler()}")
     if arguments.update:

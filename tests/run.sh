@@ -35,7 +35,8 @@ check_namespaces() {
 }
 
 build_and_test() {
-  cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=ON &&
+  cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTPUSIM_QUICK_BUILD=ON -DTPUSIM_TEST_PARTS=16 \
+    -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=ON &&
     cmake --build build &&
     ctest --test-dir build --output-on-failure -j "$(nproc)" --no-tests=error
 }
