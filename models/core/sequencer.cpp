@@ -778,6 +778,7 @@ void Sequencer::end_step() {
   graph_.pass(position());
   const StepSpan span{step_begin_, now_};
   step_begin_ = now_;
+  causes_.begin_step(place_.number, now_);
   if (result_.steps.empty()) {
     if (warm_up_.has(result_.warmup.size())) {
       result_.warmup.push_back(span);

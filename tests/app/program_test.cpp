@@ -610,8 +610,9 @@ TEST_F(ProgramTest, LargePhotographsOnFourVcpusAreTheStoryOfIdleChips) {
   EXPECT_GT(many["examples_per_s"].get<double>(), 0.8 * 96 / 2.2);
   EXPECT_NE(many["host_verdict"].dump().find("vCPUs instead of 96"), std::string::npos);
   // And on prepared examples in RAM: the chips.
-  const json chips =
-      report(cached_words + " --set host.vcpus=96 --set input.cache=ram --set host.ram_gib=624");
+  const json chips = report(cached_words +
+                            " --set host.vcpus=96 --set input.cache=ram --set host.ram_gib=624"
+                            " --set host.network_mb_per_s=4000");
   EXPECT_LT(chips["idle_fraction"].get<double>(), 0.05);
   EXPECT_EQ(chips["host_verdict"].size(), 0u);
   // Too many prepared examples for the RAM.

@@ -67,6 +67,42 @@ TEST(WaitCauses, TheBlameTravelsAlongTheChainOfSenders) {
   EXPECT_EQ(rows(causes.end_wait(0, wait_since(0, FlagRaiser::peer(1, 400)), 420)), of_0);
 }
 
+/// Core 1 gets its batch 200 cycles behind core 0, works as long, and 30 cycles more: 200 of the
+/// 230 cycles in which core 0 waits for it are its host's, though in 180 of them it works.
+TEST(WaitCauses, WorkThatAHostPutOffIsTheHosts) {
+  WaitCauses causes(2);
+  const auto infeed = [&](std::uint32_t core, std::uint64_t begin, std::uint64_t end) {
+    causes.begin_wait(core, begin);
+    causes.end_wait(core, wait_since(begin, raiser_of(CoreState::kInfeedWait)), end);
+  };
+  // A step before, in which core 1 waited for 500 cycles, is over.
+  infeed(1, 0, 500);
+  for (const std::uint32_t core : {0U, 1U}) causes.begin_step(core, 1000);
+  infeed(0, 1000, 1100);
+  infeed(1, 1000, 1300);
+  causes.begin_wait(0, 1280);
+  EXPECT_EQ(rows(causes.end_wait(0, wait_since(1280, FlagRaiser::peer(1, 1510)), 1520)),
+            (std::vector<Row>{{1280, 1480, CoreState::kPeerHostWait, 1},
+                              {1480, 1510, CoreState::kPeerWait, 1},
+                              {1510, 1520, CoreState::kIciWait, 0}}));
+  // Since then neither waited for its host.
+  causes.begin_wait(0, 1600);
+  EXPECT_EQ(rows(causes.end_wait(0, wait_since(1600, FlagRaiser::peer(1, 1700)), 1700)),
+            (std::vector<Row>{{1600, 1700, CoreState::kPeerWait, 1}}));
+}
+
+/// A core that waited as long for its own host is not late by it.
+TEST(WaitCauses, HostsThatMadeBothLateAreNotToBlame) {
+  WaitCauses causes(2);
+  for (const std::uint32_t core : {0U, 1U}) {
+    causes.begin_wait(core, 0);
+    causes.end_wait(core, wait_since(0, raiser_of(CoreState::kInfeedWait)), 300);
+  }
+  causes.begin_wait(0, 350);
+  EXPECT_EQ(rows(causes.end_wait(0, wait_since(350, FlagRaiser::peer(1, 400)), 400)),
+            (std::vector<Row>{{350, 400, CoreState::kPeerWait, 1}}));
+}
+
 TEST(WaitCauses, WhatAWaitingCoreMayStillAskForIsNotForgotten) {
   // Core 0 waits from cycle 5 on; core 1 has 100,000 waits for its infeed, of 3 cycles in 10.
   constexpr std::uint64_t kWaits = 100000;
@@ -86,14 +122,16 @@ TEST(WaitCauses, WhatAWaitingCoreMayStillAskForIsNotForgotten) {
   EXPECT_EQ(all, end - 5);
 }
 
-/// Every core takes a batch, works (core 3 of chip 1: `more` cycles longer), adds 1 to flag 6 of
-/// all eight cores and waits for eight.
-isa::Program step_with_a_barrier(std::uint32_t more) {
+/// Every core takes a batch, works for `work` cycles (core 3 of chip 1: `more` cycles longer), adds
+/// 1 to flag 6 of all eight cores and waits for eight.
+isa::Program step_with_a_barrier(std::uint32_t more, std::uint32_t work = 1) {
   std::string text = R"(
 kernel top
   { dma.infeed_to_hbm 64, 0, 1 }
   { dma.done.wait 1, 64 }
   { vsyncadd 1, -64 }
+  { %s4 = smov 0 ;; vdelay )" +
+                     std::to_string(work) + R"( }
   { %s1 = sld [smem:$0x0] ;; vdelay 1 }
   { %s2 = sld [smem:$0x1] ;; vdelay 1 }
   { %s3 = sshll.u32 %s1, 1 }
@@ -167,6 +205,20 @@ TEST(WaitCauses, ABatchThatComesLaterToOneChipIsTheCauseOnTheOthers) {
   EXPECT_GT(fraction(result, {CoreState::kPeerHostWait}), 0.15);
   EXPECT_GT(fraction(result, {CoreState::kInfeedWait, CoreState::kPeerHostWait}), 0.9);
   EXPECT_LT(fraction(result, {CoreState::kIciWait}), 0.05);
+}
+
+/// The last chip's batch comes some 460,000 cycles behind the first one's, and then all work for
+/// 200,000: the others wait for that work, too, and the network is the cause.
+TEST(WaitCauses, WorkBehindALateBatchIsNoCauseOfItsOwn) {
+  MachineParams params;
+  params.host.network_mb_per_s = 1000;
+  RunOptions options;
+  options.steps = 20;
+  const RunResult result = test::run(step_with_a_barrier(0, 200000), options, params);
+  const double steps = static_cast<double>(result.cycles) / 20, work = 200000 / steps;
+  EXPECT_GT(work, 0.3);
+  EXPECT_NEAR(fraction(result, {CoreState::kInfeedWait, CoreState::kPeerHostWait}), 1 - work, 0.02);
+  EXPECT_LT(fraction(result, {CoreState::kPeerWait}), 0.005);
 }
 
 TEST(WaitCauses, ALongerProgramIsTheCauseAndTheLateCoreIsNamed) {

@@ -4,17 +4,17 @@
 
 namespace tpu::compiler {
 
-/// Whether and how an all-reduce over all cores of a slice goes along its dimensions: the cheaper of
-/// that and the ring, whose shape is given, by links, hops and HBM; of two that cost about the same
-/// the mesh.
+/// Whether and how an all-reduce over all cores of a slice goes along its dimensions: the cheaper
+/// of that and the ring, whose shape is given, by links, hops and HBM; of two that cost about the
+/// same the mesh.
 MeshShape mesh_shape(const AllReduceShape& ring_shape, const Target& target, const Ring& ring);
 
 /// The cheapest way along the dimensions, whatever a ring costs; no buckets: the slice, or the
 /// number of cores that the target has of it, knows none.
 MeshShape cheapest_mesh_shape(std::uint64_t granules, const Target& target);
 
-/// Sums a range of f32 over all cores of a slice, in place, along the dimensions of the mesh, two or
-/// three.
+/// Sums a range of f32 over all cores of a slice, in place, along the dimensions of the mesh, two
+/// or three.
 ///
 /// Buckets of the range pass through VMEM whole. The cores of a chip exchange halves and each sums
 /// one (reduce-scatter over the pair), then the half is reduced and scattered along one dimension,
