@@ -377,6 +377,25 @@ TEST(Execute, MaskedStoresTouchSelectedElementsOnly) {
   EXPECT_EQ(core.state.vmem.row(9)[2], 0u);
 }
 
+/// A sublane without a selected lane has no row: it is not written, and may lie beyond VMEM.
+TEST(Execute, MaskedStoresUseRowsOfSelectedLanesOnly) {
+  for (int sublane = 0; sublane < kSublanes; ++sublane) {
+    for (const int lane : {0, 63, 64, 127}) {
+      BundleRunner core;
+      const int element = kLanes * sublane + lane;
+      core.run("{ %v1 = vlaneseq }{ %vm1 = vcmp.eq.s32.totalorder %v1, " + std::to_string(element) +
+               " }{ vst.msk [vmem:$0x10] %vm1, %v1 }");
+      for (int i = 0; i < kSublanes; ++i) {
+        EXPECT_EQ(core.state.vmem.is_written(static_cast<std::uint32_t>(16 + i)), i == sublane)
+            << "element " << element << ", row " << i;
+      }
+      const std::string last = std::to_string(1023 - sublane);
+      EXPECT_EQ(core.fault("{ %s1 = smov " + last + " }{ vst.msk [vmem:%s1] %vm1, %v1 }"), "none");
+      EXPECT_EQ(core.state.vmem.row(1023)[lane], static_cast<std::uint32_t>(element));
+    }
+  }
+}
+
 TEST(Execute, AddressesBeyondVmemAreFaultsOnlyWhereASublaneIsUsed) {
   BundleRunner core;
   EXPECT_EQ(

@@ -36,6 +36,15 @@ std::vector<Topology> slices() {
 
 Topology::Direction direction(std::size_t d) { return static_cast<Topology::Direction>(d); }
 
+/// What was published of whole pods: 256 chips of v2 and 1,024 of v3 in a square (Jouppi et al.
+/// 2020), 4,096 of v4 in a cube (2023).
+TEST(Generation, PodsHaveTheChipsThatWerePublished) {
+  using Sides = std::array<std::uint32_t, Topology::kDimensions>;
+  EXPECT_EQ(generation("v2").pod, (Sides{16, 16, 1}));
+  EXPECT_EQ(generation("v3").pod, (Sides{32, 32, 1}));
+  EXPECT_EQ(generation("v4").pod, (Sides{16, 16, 16}));
+}
+
 TEST(Topology, PlacesAndNumbersAreInverse) {
   const Topology topology = slice({4, 3, 2});
   EXPECT_EQ(topology.place(0), (Topology::Place{0, 0, 0}));

@@ -64,5 +64,29 @@ TEST(ScalarUnit, KindsOfFrequentOperationsComputeWhatTheirOpcodesDo) {
   }
 }
 
+/// Both bases and the offset are added, whether or not some other word of SMEM is unknown.
+TEST(ScalarUnit, LoadsAndStoresReachTheSumOfBasesAndOffset) {
+  for (const bool is_marked : {false, true}) {
+    ScalarUnit unit(16, 0, 0);
+    for (std::uint32_t word = 0; word < 16; ++word) unit.write_smem(word, 100 + word);
+    if (is_marked) unit.write_smem_unknown(15, Origin::nobody());
+    MicroOp load;
+    load.kind = Kind::kLoad;
+    load.dest = kResult;
+    load.reg = {kA, kB, scalar_file::kZero};
+    load.immediate = {0, 4, 0};
+    MicroOp store = load;
+    store.kind = Kind::kStore;
+    store.reg[2] = kResult;
+    store.immediate = {0, 6, 5};
+    const std::array<MicroOp, 4> ops = {copy_to(kA, 2), copy_to(kB, 3), load, store};
+    ASSERT_EQ(unit.run(ops.data(), ops.data() + ops.size()), nullptr);
+    EXPECT_EQ(unit.scalar(kResult), 109u) << is_marked;
+    for (std::uint32_t word = 0; word < 15; ++word) {
+      EXPECT_EQ(unit.smem(word), word == 11 ? 114u : 100 + word) << is_marked;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tpu::scalar_unit_test

@@ -74,6 +74,9 @@ TEST(Energy, WhatIsNotModelledIsNoZero) {
   const Json json = to_json(record, summarize(record), {});
   EXPECT_EQ(json["energy"], "not modelled: no power of this chip was published");
   record.params.chip = "v3";
+  for (CoreResult& core : record.result.cores) core.total.core = {};
+  EXPECT_FALSE(energy_of(record).is_known);  // Steps that took no cycle.
+  record = test::synthetic_record();
   record.params.core.mxu.count = 4;
   EXPECT_FALSE(to_json(record, summarize(record), {})["energy"].contains("die_mm2_below"));
 }

@@ -46,6 +46,17 @@ TEST(ProfileText, LevelTwoHasStepsAndInfeed) {
       << text;
 }
 
+/// A step that nobody began has no share: nothing is divided by its length.
+TEST(ProfileText, StepsWithoutCyclesHaveNoShareOfInfeed) {
+  traces::RunRecord record = test::synthetic_record_with_events();
+  StepSpan& first = record.result.cores[0].steps[0];
+  first.end = first.begin;
+  // One step of core 0 and two of core 1 are left.
+  EXPECT_NE(profile_text(record, summarize(record), 2)
+                .find("  Infeed percentage: 15.455% (avg), 10.000% (min), 18.182% (max)\n"),
+            std::string::npos);
+}
+
 TEST(MetricTime, LeavesOutLeadingPartsOfZero) {
   EXPECT_EQ(metric_time(369401746001), "06m09s401ms746.001us");
   EXPECT_EQ(metric_time(778572062), "778ms572.062us");

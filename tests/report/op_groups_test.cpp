@@ -74,6 +74,7 @@ TEST(AlikeNames, NumbersOfScopesAreSeveral) {
   EXPECT_EQ(joined_scopes({"a/b10/c2", "a/b9/c2", "a/b11/c2"}), "a/b{9-11}/c2");
   EXPECT_EQ(joined_scopes({"a/b1", "a/b2"}), "a/b{1,2}");
   EXPECT_EQ(joined_scopes({"a/b1", "a/b4", "a/b4"}), "a/b{1,4}");
+  EXPECT_EQ(joined_scopes({"a/b1", "a/b3", "a/b5", "a/b7"}), "a/b{1,3,5,7}");
   EXPECT_EQ(joined_scopes({"a/b1", "a/b3", "a/b5", "a/b7", "a/b9"}), "a/b{1..9}");
   EXPECT_EQ(joined_scopes({"1/2", "1/2"}), "1/2");
   EXPECT_EQ(joined_scopes({"x/99999999999999999999999/1", "x/0/2"}),

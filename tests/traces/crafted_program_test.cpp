@@ -95,7 +95,7 @@ void replace_rows(
   ASSERT_GE(old, 0) << name;
   const hid_t type = H5Dget_type(old), space = H5Screate_simple(1, &rows, nullptr);
   const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
-  const hsize_t chunk = 16;
+  const hsize_t chunk = std::min<hsize_t>(16, rows);
   H5Pset_chunk(properties, 1, &chunk);
   set(properties);
   H5Dclose(old);
@@ -116,6 +116,50 @@ TEST_F(CraftedProgram, ASealedFileIsRead) {
   });
   EXPECT_EQ(error_of_program(), "");
   EXPECT_EQ(read_program_file(path_).name, "example");
+}
+
+/// No filter of somebody's plug-ins unpacks data: HDF5 looks for none, whatever it did before.
+TEST_F(CraftedProgram, NoPluginIsLoaded) {
+  H5PLset_loading_state(H5PL_ALL_PLUGIN);
+  EXPECT_EQ(error_of_program(), "");
+  unsigned int plugins = H5PL_ALL_PLUGIN;
+  H5PLget_loading_state(&plugins);
+  EXPECT_EQ(plugins, 0u);
+}
+
+/// The words of constants stand one after another; how many each has says the table of buffers.
+TEST_F(CraftedProgram, WordsOfConstantsAreAsManyAsTheTableSays) {
+  isa::Program program;
+  program.name = "example";
+  program.chip = "v3";
+  program.kernels = isa::assemble("kernel top\n  { vdelay 3 }\n", "example");
+  program.buffers.resize(2);
+  for (isa::Buffer& buffer : program.buffers) {
+    buffer.role = isa::BufferRole::kConstant;
+    buffer.bytes = 1024;
+    buffer.shape = "f32[2]";
+  }
+  program.buffers[0].data = {1, 2, 3};
+  program.buffers[1].data = {4, 5};
+  write_program_file(path_, program);
+  const std::string original = contents_of(path_);
+  const auto error_with = [&](hsize_t bytes) {
+    std::ofstream(path_, std::ios::binary) << original;
+    change([&](hid_t file) {
+      replace_rows(file, "data", bytes);
+      const hid_t data = H5Dopen2(file, "data", H5P_DEFAULT);
+      const std::vector<std::uint8_t> words(bytes, 7);
+      H5Dwrite(data, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, words.data());
+      H5Dclose(data);
+    });
+    return error_of_program();
+  };
+  EXPECT_EQ(error_with(20), "");
+  EXPECT_EQ(error_with(19), "data: expected 2 words, found 1");
+  EXPECT_EQ(error_with(16), "data: expected 2 words, found 1");
+  EXPECT_EQ(error_with(12), "data: expected 2 words, found 0");
+  EXPECT_EQ(error_with(8), "data: expected 3 words, found 2");
+  EXPECT_EQ(error_with(21), "data: expected 20 bytes, found 21");
 }
 
 TEST_F(CraftedProgram, GroupsThatContainThemselves) {

@@ -248,6 +248,11 @@ TEST(Npy, BadHeadersAreNamed) {
       error("{'descr': '<f4', 'fortran_order': False, 'shape': (72057594037927935, 1024, 1024)}"),
       "f.npz: a: the array's shape exceeds any memory");
   EXPECT_EQ(error_of_parsing({1, 2, 3}), "f.npz: a: expected a .npy array, found other bytes");
+  // What would close the header is the first element.
+  std::vector<std::uint8_t> open = npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)", 8);
+  open[open.size() - 8] = '}';
+  EXPECT_NE(error_of_parsing(open).find("bad .npy header at byte 54"), std::string::npos)
+      << error_of_parsing(open);
 }
 
 /// IEEE 754's half: numbers grow with their bits up to infinity, each power of two has a step twice

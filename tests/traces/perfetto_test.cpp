@@ -121,6 +121,21 @@ TEST_F(PerfettoTest, AnOpOnWhichNoCycleDependsHasNoCause) {
   EXPECT_EQ(track.names, (std::vector<std::string>{"MXU", "host", "MXU", "host"}));
 }
 
+/// Slices of a track are one after another: an op that runs inside another has none of its own.
+TEST_F(PerfettoTest, CausesDoNotOverlap) {
+  RunRecord record = test::synthetic_record_with_events();
+  std::vector<CriticalPath::Op>& ops = record.result.critical_path.ops;
+  ops.assign(3, {});
+  for (CriticalPath::Op& op : ops) op.cycles[static_cast<std::size_t>(Resource::kMxu)] = 100;
+  ops[1].cycles[static_cast<std::size_t>(Resource::kHbm)] = 600;
+  const auto first = std::find_if(record.events.ops.begin(), record.events.ops.end(),
+                                  [](const OpEvent& event) { return event.core == 1; });
+  record.events.ops.insert(first + 1, {1, 1, 100, 500, 0, 0, 0, {}});
+  export_perfetto(record, path_);
+  const Track track = track_named(text(), "Causes", "core 1");
+  EXPECT_EQ(track.names, (std::vector<std::string>{"MXU", "HBM", "MXU", "MXU", "HBM", "MXU"}));
+}
+
 TEST_F(PerfettoTest, ChannelsShowWhatPassedAndVmemWhatOpsHave) {
   export_perfetto(test::synthetic_record_with_events(), path_);
   const Track channel = track_named(text(), "HBM channel 7 of core 1", "HBM channels");

@@ -499,6 +499,8 @@ TEST_F(XPlaneTest, TheRateOfTheHbmIsInMegabytesASecond) {
   }
   ASSERT_FALSE(rates.empty());
   EXPECT_NEAR(static_cast<double>(*std::max_element(rates.begin(), rates.end())), 460800, 1);
+  // A sample that is like the one before is not written.
+  EXPECT_EQ(std::adjacent_find(rates.begin(), rates.end()), rates.end());
 }
 
 /// The fourth execution of an all-reduce on a core is the fourth on every other.
