@@ -180,6 +180,8 @@ TEST(ControlPath, BranchesAreThoseOfTheInputsOrAsStated) {
     counts[branch] = 1;
     EXPECT_EQ(known.paths.at(0).branch_counts, counts);
     EXPECT_EQ(said.paths.at(0).branch_counts, counts);
+    EXPECT_EQ(known.paths.at(0).executions, 1u);
+    EXPECT_EQ(said.paths.at(0).executions, 1u);
   }
 }
 

@@ -141,6 +141,52 @@ kernel top
   EXPECT_EQ(back[8 * 256 - 1], 9u);
 }
 
+/// CMEM has as many rows as its size says, to its last granule.
+TEST(Machine, DataGoThroughTheLastGranuleOfCmem) {
+  MachineParams params;
+  params.core.cmem.mib = 1;
+  const isa::Program program = program_of(R"(kernel top
+  { dma.hbm_to_cmem 100, 2, 1022, 6 }
+  { dma.done.wait 6, 2 }
+  { dma.cmem_to_hbm 1022, 2, 300, 7 }
+  { dma.done.wait 7, 2 }
+)");
+  Machine machine(params, program);
+  CoreLoad load;
+  load.hbm.push_back({100, std::vector<std::uint32_t>(2 * 256, 7)});
+  machine.load(0, load);
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  machine.run(options);
+  EXPECT_EQ(machine.read_hbm(0, 300, 2 * 256), std::vector<std::uint32_t>(2 * 256, 7));
+}
+
+/// What a program reads before it has written it begins as zeros, all granules of it; to read what
+/// lies behind it is a fault.
+TEST(Machine, BuffersThatAreReadFirstBeginAsZeros) {
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  for (const std::string granules : {"2", "3"}) {
+    isa::Program program = program_of("kernel top\n  { dma.hbm_to_vmem 100, " + granules +
+                                      ", 0, 6 }\n  { dma.done.wait 6, " + granules +
+                                      " }\n  { dma.vmem_to_hbm 0, 2, 300, 7 }\n"
+                                      "  { dma.done.wait 7, 2 }\n");
+    isa::Buffer buffer;
+    buffer.granule = 100;
+    buffer.bytes = 1500;
+    buffer.zeroed = true;
+    program.buffers.push_back(buffer);
+    if (granules == "3") {
+      EXPECT_NE(test::fault_of(program, options).find("reads HBM granule 102, which nothing has"),
+                std::string::npos);
+      continue;
+    }
+    Machine machine(MachineParams(), program);
+    machine.run(options);
+    EXPECT_EQ(machine.read_hbm(0, 300, 512), std::vector<std::uint32_t>(512));
+  }
+}
+
 /// HBM is read by granules of 256 words, of the last one as many words as are asked for.
 TEST(Machine, ReadsBackTheWordsThatAreAskedFor) {
   const isa::Program program = program_of("kernel top\n  { vdelay 1 }\n");

@@ -88,5 +88,21 @@ TEST(ScalarUnit, LoadsAndStoresReachTheSumOfBasesAndOffset) {
   }
 }
 
+/// What lies in a word that nobody knows is unknown in the register, too.
+TEST(ScalarUnit, ALoadOfAnUnknownWordGivesAnUnknownRegister) {
+  ScalarUnit unit(16, 0, 0);
+  unit.write_smem_unknown(9, Origin::nobody());
+  MicroOp load;
+  load.kind = Kind::kLoad;
+  load.reg = {kA, kB, scalar_file::kZero};
+  for (const std::uint32_t offset : {4u, 5u}) {
+    load.dest = kResult;
+    load.immediate[1] = offset;
+    const std::array<MicroOp, 3> ops = {copy_to(kA, 2), copy_to(kB, 3), load};
+    ASSERT_EQ(unit.run(ops.data(), ops.data() + ops.size()), nullptr);
+    EXPECT_EQ(unit.origin(kResult).plain(), offset != 4) << offset;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::scalar_unit_test

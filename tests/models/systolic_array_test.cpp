@@ -490,6 +490,23 @@ std::string picture(const SystolicCells& cells, std::uint64_t first_row, std::ui
   return line;
 }
 
+/// A tile is pushed in one form: another one begins the next, when all 16 pushes of this one came.
+TEST(SystolicArray, PushesOfATileHaveOneForm) {
+  RunOptions options = test::on_core(0);
+  options.values = options.interpret = true;
+  for (const bool array : {false, true}) {
+    options.mxu_array = array;
+    for (int pushes = 1; pushes <= 16; ++pushes) {
+      std::string text = "kernel top\n{ %v1 = vmov 1.0 }\n";
+      for (int push = 0; push < pushes; ++push) text += "{ vmatpush.msra.mxu0 %v1 ;; vdelay 7 }\n";
+      text += "{ vmatpush.xpose.msra.mxu0 %v1 ;; vdelay 200 }\n";
+      const std::string fault = test::fault_of(test::program_of(text), options);
+      EXPECT_EQ(fault.find("a transposed push among plain ones") == std::string::npos, pushes == 16)
+          << pushes << " pushes, array " << array << ": " << fault;
+    }
+  }
+}
+
 /// 128 ones times ones; the branch sees the value that came out, the pop when it may be taken.
 TEST(SystolicArray, TakesThePlaceOfTheMxuInTheMachine) {
   const auto program = [](int delay) {
