@@ -51,12 +51,15 @@ bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& compu
 bool is_trivial(const hlo::WindowDimension& window);
 
 /// Whether the instruction is a sequence of small kernels: a custom fusion whose computation holds
-/// fusions of elementwise operations and reductions, pads, slices, concatenations and dots, one
-/// after the other.
+/// fusions of elementwise operations and reductions, pads, slices, concatenations, copies,
+/// transposes, reshapes and dots, one after the other.
 bool is_kernel_sequence(const hlo::HloInstruction& instruction);
 
 /// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
 bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
+
+/// The same of a copy, transpose or reshape between arrays that lie like this.
+bool moves_in_vmem(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 
 /// Whether kernels can take numbers up to `most` modulo a divisor.
 bool has_modulo(std::int64_t divisor, std::int64_t most);

@@ -10,6 +10,7 @@
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout_copy.h"
+#include "workloads/compiler/kernels/relayout_form.h"
 #include "workloads/compiler/kernels/relayout_slabs.h"
 
 namespace tpu::compiler {
@@ -58,10 +59,6 @@ void keep_packed(const std::vector<std::size_t>& permutation, SlabArray& source,
   target.stays_packed = permutation[rank - 2] == rank - 1;
 }
 
-bool is_sorted(const std::vector<std::int64_t>& order) {
-  return std::is_sorted(order.begin(), order.end());
-}
-
 /// The array in row-major order of its physical dimensions, which is the same bytes.
 SlabArray as_it_lies(SlabArray array) {
   if (array.shape.rank() < 2) return array;
@@ -82,11 +79,6 @@ SlabArray rows_of_items(SlabArray array) {
                                : std::vector<std::int64_t>{matrices, rows, lanes};
   array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
   return array;
-}
-
-/// Whether the elements follow each other in row-major order; dimensions of one may stand anywhere.
-bool lies_in_row_major(const hlo::Shape& shape) {
-  return is_sorted(without_units(shape, major_to_minor(shape)));
 }
 
 /// Lowers one instruction.
@@ -214,17 +206,8 @@ LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
 
 /// A transpose, or a copy to another order of dimensions.
 LoweredKernel Relayout::lower_permutation() {
-  const std::vector<std::int64_t> from = major_to_minor(operand(0));
-  const std::vector<std::int64_t> to = major_to_minor(instruction_.shape);
-  if (from.size() < 2) refuse("expected two or more dimensions");
-  std::vector<std::size_t> permutation;
-  for (std::int64_t d : to) {
-    const std::int64_t source = instruction_.opcode == HloOpcode::kTranspose
-                                    ? instruction_.dimensions[static_cast<std::size_t>(d)]
-                                    : d;
-    permutation.push_back(
-        static_cast<std::size_t>(std::find(from.begin(), from.end(), source) - from.begin()));
-  }
+  if (operand(0).rank() < 2) refuse("expected two or more dimensions");
+  const std::vector<std::size_t> permutation = permutation_of(computation_, instruction_).value();
   const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
   for (std::size_t cut = 0; cut < extents.size(); ++cut) {
     if (extents[cut] == 1 && cut + 1 < extents.size()) continue;
@@ -267,11 +250,7 @@ LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& 
 }
 
 LoweredKernel Relayout::lower_reshape() {
-  const auto order =
-      order_of_same_elements(operand(0), major_to_minor(operand(0)), instruction_.shape);
-  const bool is_row_major = lies_in_row_major(operand(0)) && lies_in_row_major(instruction_.shape);
-  if (!is_row_major &&
-      !(order && same_order(instruction_.shape, *order, major_to_minor(instruction_.shape)))) {
+  if (!lie_in_same_order(operand(0), instruction_.shape)) {
     refuse("expected elements in the same order on both sides; insert a copy");
   }
   const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
@@ -316,36 +295,9 @@ LoweredKernel Relayout::lower() {
     std::optional<LoweredKernel> tiles = lower_tiles(*boxes);
     return tiles ? std::move(*tiles) : lower_boxes(*boxes);
   }
-  switch (instruction_.opcode) {
-    case HloOpcode::kTranspose:
-      return lower_permutation();
-    case HloOpcode::kCopy:
-      if (operand(0).dimensions == instruction_.shape.dimensions) return lower_permutation();
-      break;
-    case HloOpcode::kReshape:
-      if (operand(0).dimensions == instruction_.shape.dimensions) return lower_permutation();
-      return lower_reshape();
-    default:
-      break;
-  }
+  if (moves_dimensions(computation_, instruction_)) return lower_permutation();
+  if (instruction_.opcode == HloOpcode::kReshape) return lower_reshape();
   refuse("expected operands and result in the same order of dimensions");
-}
-
-/// What cuts and pads one array, with the result's dimensions of extent 1 where the operand has
-/// them.
-hlo::HloInstruction in_order_of_operand(const hlo::Computation& computation,
-                                        const hlo::HloInstruction& instruction) {
-  hlo::HloInstruction result = instruction;
-  const bool is_box = instruction.opcode == HloOpcode::kSlice ||
-                      instruction.opcode == HloOpcode::kPad ||
-                      instruction.opcode == HloOpcode::kReverse;
-  if (!is_box) return result;
-  const hlo::Layout& source = computation.at(instruction.operands[0]).shape.layout;
-  const DimensionOrder wanted(source.minor_to_major.rbegin(), source.minor_to_major.rend());
-  if (same_order(result.shape, major_to_minor(result.shape), wanted)) {
-    result.shape.layout.minor_to_major = source.minor_to_major;
-  }
-  return result;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "workloads/compiler/kernels/dot_emitter.h"
 #include "workloads/compiler/kernels/dot_kernel.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
+#include "workloads/compiler/kernels/relayout_member.h"
 
 namespace tpu::compiler {
 
@@ -162,6 +163,9 @@ std::unique_ptr<SequenceMember> make_sequence_member(KernelBuilder& builder,
                                                      const MemberLimits& limits) {
   if (product_in(module, instruction) != nullptr) {
     return std::make_unique<DotMember>(builder, module, sequence, instruction, limits);
+  }
+  if (moves_in_vmem(sequence, instruction)) {
+    return std::make_unique<RelayoutMember>(builder, sequence, instruction);
   }
   return std::make_unique<ElementwiseMember>(builder, module, sequence, instruction, limits);
 }

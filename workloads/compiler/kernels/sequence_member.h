@@ -56,8 +56,8 @@ class SequenceMember {
   std::vector<Output> outputs_;
 };
 
-/// The member that an instruction of a sequence is: a product, with what stands behind it, or an
-/// elementwise kernel. The module outlives it.
+/// The member that an instruction of a sequence is: a product, with what stands behind it, a copy
+/// to another order, or an elementwise kernel. The module outlives it.
 std::unique_ptr<SequenceMember> make_sequence_member(KernelBuilder& builder,
                                                      const hlo::Module& module,
                                                      const hlo::Computation& sequence,

@@ -108,6 +108,9 @@ class Joiner {
   void write_updates(Run& run) const;
   InstructionId array_of(InstructionId name) const;
   bool may_join(const HloInstruction& instruction) const;
+  bool only_moves(const HloInstruction& instruction) const {
+    return moves_by_shifts(entry_, instruction) || moves_in_vmem(entry_, instruction);
+  }
   bool is_immediate(const HloInstruction& user, std::size_t operand) const;
   std::uint64_t granules_at(InstructionId id) const {
     return granules_[static_cast<std::size_t>(id)];
@@ -154,7 +157,7 @@ bool Joiner::may_join(const HloInstruction& instruction) const {
   if (product_in(module_, instruction) != nullptr) {
     return product_in_vmem(instruction).has_value();
   }
-  return instruction.opcode == HloOpcode::kFusion || moves_by_shifts(entry_, instruction);
+  return instruction.opcode == HloOpcode::kFusion || only_moves(instruction);
 }
 
 /// granules_of_dot_in_vmem(), asked once.
@@ -188,6 +191,12 @@ std::uint64_t Joiner::granules_of(const HloInstruction& fusion, const Run& run) 
 std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   if (product_in(module_, fusion) != nullptr) {
     return product_in_vmem(fusion).value_or(0);
+  }
+  // What moves packed elements makes them 32 bits wide.
+  if (moves_in_vmem(entry_, fusion)) {
+    return fusion.shape.type != hlo::ElementType::kBf16
+               ? 0
+               : 2 * (granules_at(fusion.id) + granules_at(fusion.operands[0]));
   }
   if (fusion.opcode != HloOpcode::kFusion) return 0;
   const Computation& fused = module_.computation(fusion.called[0]);
@@ -223,7 +232,7 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   const std::uint64_t brought = granules_of(fusion, run);
   return run.members.size() < kMostMembers &&
          (all <= limits_.addresses || own + wanted_results(run, fusion.id) <= limits_.addresses) &&
-         brought <= (moves_by_shifts(entry_, fusion) ? limits_.moved : limits_.granules) &&
+         brought <= (only_moves(fusion) ? limits_.moved : limits_.granules) &&
          run.granules + brought <= most_granules_ &&
          run.kept + kept_granules_of(fusion) <= 2 * most_granules_;
 }
