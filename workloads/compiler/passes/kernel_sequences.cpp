@@ -9,6 +9,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -29,7 +30,7 @@ namespace {
 /// Granules of the arrays that a member brings: more hides the latency by itself, block by block.
 /// What only moves elements has less to do meanwhile. In a loop that is one sequence they stay, or
 /// come while it is at work.
-constexpr std::uint64_t kMostGranules = 2048, kMostMovedGranules = 512;
+constexpr std::uint64_t kMostGranules = 2048, kMostMovedGranules = 1024;
 /// Addresses of operands, then of results: many leave few registers until they are in SMEM. A loop
 /// that is a kernel gets them once.
 constexpr std::size_t kMostAddresses = 24, kMostAddressesOfLoop = kMostKernelAddresses;
@@ -124,6 +125,7 @@ class Joiner {
   void follow_names(Run& run) const;
   std::size_t wanted_results(Run run, InstructionId next) const;
   void add(const HloInstruction& fusion);
+  bool pays(const Run& run) const;
   void close();
   void pass_state(Run& run) const;
   std::vector<InstructionId> wanted_names(const Run& run) const;
@@ -321,8 +323,22 @@ void Joiner::follow_names(Run& run) const {
   }
 }
 
+/// A kernel that computes hides the latency of its DMAs by itself, block by block, and loses that
+/// as a member: for what only moves elements beside it, no more than the starts of their kernels.
+bool Joiner::pays(const Run& run) const {
+  const auto moving =
+      std::count_if(run.members.begin(), run.members.end(),
+                    [this](InstructionId member) { return only_moves(entry_.at(member)); });
+  if (run.members.size() - static_cast<std::size_t>(moving) != 1 ||
+      limits_.moved > kMostMovedGranules)
+    return true;
+  const double transfers =
+      double(run.granules) * isa::kHbmGranuleBytes / target_.hbm_bytes_per_cycle;
+  return transfers <= double(moving) * kKernelCycles;
+}
+
 void Joiner::close() {
-  if (run_.members.size() >= least_members_) {
+  if (run_.members.size() >= least_members_ && pays(run_)) {
     follow_names(run_);
     sequences_.push_back(std::move(run_));
   }
