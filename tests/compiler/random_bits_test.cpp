@@ -43,6 +43,7 @@ TEST(RandomBits, ThreefryGivesTheKnownAnswers) {
 TEST(RandomBits, PhiloxGivesTheKnownAnswer) {
   const std::vector<std::uint32_t> zero{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   EXPECT_EQ(bits_from("rng_philox", "u32[4]", {0, 0, 0, 0}), zero);
+  EXPECT_EQ(bits_from("rng_default", "u32[4]", {0, 0, 0, 0}), zero);
 }
 
 TEST(RandomBits, CountersCarryFromWordToWord) {

@@ -35,6 +35,51 @@ TEST(RefusalList, NamesEveryKindWithItsNumberAndItsBytes) {
   EXPECT_NE(text.find("expected the update alone, a sum, product"), std::string::npos) << text;
 }
 
+TEST(RefusalList, NamesTheFirstOperationsOriginAndItsLine) {
+  const std::string text = refusal_of(
+      "HloModule r\nENTRY main {\n  x = f32[8,128] parameter(0)\n  ROOT c = f32[8,128] "
+      "custom-call(x), custom_call_target=\"attention\", "
+      "metadata={op_name=\"jit(step)/attend\" source_file=\"model.py\" source_line=12}\n}\n");
+  EXPECT_NE(text.find("(c, from jit(step)/attend (model.py:12): expected an operation of HLO"),
+            std::string::npos)
+      << text;
+}
+
+std::vector<std::string> notes_of(const std::string& text) {
+  compiler::CompileReport report;
+  compiler::compile(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), &report);
+  return report.notes;
+}
+
+/// What is computed otherwise than asked for is said with where the first such operation is from.
+TEST(RefusalList, WhatIsComputedOtherwiseIsNoted) {
+  const std::string where =
+      ", metadata={op_name=\"jit(f)/add\" source_file=\"f.py\" source_line=3}";
+  EXPECT_EQ(notes_of("HloModule n\nENTRY main {\n  x = s64[8] parameter(0)\n  y = s64[8] "
+                     "add(x, x)" +
+                     where + "\n  ROOT z = s32[8] convert(y)\n}\n"),
+            std::vector<std::string>{"s64 values are computed as s32, the chip has no 64-bit "
+                                     "integers: x, from jit(f)/add (f.py:3), and 1 more"});
+  const auto bits = [&](const std::string& algorithm) {
+    return notes_of(
+        "HloModule n\nENTRY main {\n  s = u32[2,2] parameter(0)\n  k = u64[2] "
+        "bitcast-convert(s)\n  r = (u64[2], u32[8]) rng-bit-generator(k), algorithm=" +
+        algorithm + "\n  ROOT b = u32[8] get-tuple-element(r), index=1\n}\n");
+  };
+  EXPECT_EQ(bits("rng_default"),
+            std::vector<std::string>{"random bits of no stated algorithm are Philox's, those of "
+                                     "the chip are not public: r"});
+  EXPECT_TRUE(bits("rng_philox").empty());
+  EXPECT_TRUE(bits("rng_three_fry").empty());
+  const auto turned = [](const std::string& order) {
+    return notes_of("HloModule n\nENTRY main {\n  x = f32[8,16]{" + order +
+                    "} parameter(0)\n  ROOT y = f32[8,16]{1,0} add(x, x)\n}\n");
+  };
+  EXPECT_TRUE(turned("1,0").empty());
+  ASSERT_EQ(turned("0,1").size(), 1U);
+  EXPECT_NE(turned("0,1")[0].find("chooses its own: x f32[8,16]{0,1}"), std::string::npos);
+}
+
 std::string sharded(const std::string& header, const std::string& sharding) {
   return "HloModule s" + header + "\nENTRY main {\n  x = f32[8,128] parameter(0)\n" +
          "  c = f32[8,128] custom-call(x), custom_call_target=\"Sharding\", sharding=" + sharding +

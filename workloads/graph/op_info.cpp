@@ -68,6 +68,27 @@ const Metadata* origin_of(const Module& module, const Computation& computation,
   return origin != nullptr ? origin : made_for(computation, instruction.id);
 }
 
+std::string with_origin(const Module& module, const Computation& computation,
+                        const HloInstruction& instruction) {
+  const Metadata* origin = origin_of(module, computation, instruction);
+  if (origin == nullptr) return instruction.name;
+  const std::string op_name = origin->op_name, source = source_of(module, *origin);
+  return instruction.name + (op_name.empty() ? "" : ", from " + op_name) +
+         (source.empty() ? "" : " (" + source + ")");
+}
+
+std::string where_found(const Module& module, const OperationKind& kind) {
+  std::string first;
+  std::size_t count = 0;
+  for (const Computation& computation : module.computations) {
+    for (const HloInstruction& instruction : computation.instructions) {
+      if (!kind(instruction)) continue;
+      if (count++ == 0) first = with_origin(module, computation, instruction);
+    }
+  }
+  return count < 2 ? first : first + ", and " + std::to_string(count - 1) + " more";
+}
+
 isa::OpInfo op_info(HloCostAnalysis& analysis, const Computation& computation,
                     const HloInstruction& instruction) {
   const Module& module = analysis.module();

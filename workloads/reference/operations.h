@@ -42,7 +42,7 @@ Value sort(const hlo::Module& module, const hlo::HloInstruction& instruction,
            const Operands& operands);
 
 /// The next state and random bits (J. Salmon et al., SC 2011): Philox-4x32 where the algorithm is
-/// rng_philox, else Threefry-2x32, with XLA's order of counters. The state is u64.
+/// rng_philox and rng_default, else Threefry-2x32, with XLA's order of counters. The state is u64.
 Value rng_bit_generator(const hlo::HloInstruction& instruction, const Value& state);
 
 /// What replica number `receiver` gets of arrays that each replica has: joined along a dimension

@@ -61,7 +61,7 @@ Value rng_bit_generator(const hlo::HloInstruction& instruction, const Value& sta
     bits.integers.at(i) = wrap_to(bits.shape.type, value);
   };
   const std::size_t count = bits.integers.size();
-  if (instruction.raw_attributes->find("philox") != std::string::npos) {
+  if (instruction.raw_attributes->find("three_fry") == std::string::npos) {
     for (std::uint64_t block = 0; 4 * block < count; ++block) {
       const std::uint64_t low = word(1) + block,
                           above = state.integers.size() > 2 ? word(2) : word(0);

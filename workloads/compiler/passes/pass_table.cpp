@@ -86,6 +86,24 @@ void note_types(const hlo::Module& module, CompileReport& report) {
   for (const hlo::Shape& element : result.elements) report.result_types.push_back(element.type);
 }
 
+/// Parameters are laid out anew, whatever order of dimensions the module states for them.
+void note_stated_orders(const hlo::Module& module, CompileReport& report) {
+  const hlo::Computation& entry = module.entry_computation();
+  std::size_t count = 0;
+  std::string first;
+  for (const hlo::InstructionId id : entry.parameters()) {
+    const hlo::Shape& shape = entry.at(id).shape;
+    const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
+    if (std::is_sorted(order.rbegin(), order.rend())) continue;
+    if (count++ == 0) first = entry.at(id).name + " " + hlo::to_string(shape);
+  }
+  if (count == 0) return;
+  report.notes.push_back(
+      "orders of dimensions that the module states for parameters are not kept, the compiler "
+      "chooses its own: " +
+      first + (count == 1 ? "" : ", and " + std::to_string(count - 1) + " more"));
+}
+
 /// Of passes that copy instructions.
 template <auto kPass>
 void on_module_then_names(const PassContext& context) {
@@ -95,12 +113,18 @@ void on_module_then_names(const PassContext& context) {
 
 void run_verify(const PassContext& context) {
   hlo::verify(context.scheduled.module);
-  if (context.report != nullptr) note_types(context.scheduled.module, *context.report);
+  if (context.report == nullptr) return;
+  note_types(context.scheduled.module, *context.report);
+  note_stated_orders(context.scheduled.module, *context.report);
 }
 
 void run_hold_in_words(const PassContext& context) {
-  const std::vector<std::string> notes = hold_in_words(context.scheduled.module);
-  if (context.report != nullptr) context.report->notes = notes;
+  const std::vector<std::string> random = notes_on_random_bits(context.scheduled.module);
+  const std::vector<std::string> types = hold_in_words(context.scheduled.module);
+  if (context.report == nullptr) return;
+  for (const auto* notes : {&random, &types}) {
+    context.report->notes.insert(context.report->notes.end(), notes->begin(), notes->end());
+  }
 }
 
 /// The module runs on as many cores as the target has, in one partition unless it says how many.

@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
 
@@ -227,7 +228,7 @@ void RandomBits::visit_bit_generator(Id id) {
   std::vector<Words> words;
   for (std::int64_t i = 0; i < state[1]; ++i) words.push_back(state_word(generator.operands[0], i));
   Id bits = -1;
-  if (generator.raw_attributes->find("philox") == std::string::npos) {
+  if (generator.raw_attributes->find("three_fry") != std::string::npos) {
     bits = threefry_bits(words[0], words[1], wanted.dimensions, words[1]);
   } else {
     // A state of two numbers counts above the key.
@@ -314,6 +315,25 @@ void RandomBits::visit(Id id) {
 
 void rewrite_random_bits(hlo::Module& module, Refusals& refusals) {
   RandomBits(module).run(refusals);
+}
+
+std::vector<std::string> notes_on_random_bits(const hlo::Module& module) {
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& text, const hlo::OperationKind& kind) {
+    const std::string found = hlo::where_found(module, kind);
+    if (!found.empty()) notes.push_back(text + ": " + found);
+  };
+  note("random bits of no stated algorithm are Philox's, those of the chip are not public",
+       [](const HloInstruction& each) {
+         return each.opcode == HloOpcode::kRngBitGenerator &&
+                each.raw_attributes->find("three_fry") == std::string::npos &&
+                each.raw_attributes->find("philox") == std::string::npos;
+       });
+  note("random numbers of a hidden state are the same in every step",
+       [](const HloInstruction& each) {
+         return each.opcode == HloOpcode::kRng || each.opcode == HloOpcode::kRngGetAndUpdateState;
+       });
+  return notes;
 }
 
 }  // namespace tpu::compiler

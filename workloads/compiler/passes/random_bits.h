@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/graph/graph.h"
 
@@ -19,5 +22,8 @@ namespace tpu::compiler {
 /// Needs: a simplified entry without calls, 64-bit types in words.
 /// Leaves: none of these operations; refusals of other types and distributions.
 void rewrite_random_bits(hlo::Module& module, Refusals& refusals);
+
+/// What the user should know of the random numbers of a module, before any pass.
+std::vector<std::string> notes_on_random_bits(const hlo::Module& module);
 
 }  // namespace tpu::compiler

@@ -5,6 +5,7 @@
 #include "workloads/compiler/passes/hbm_plan.h"
 #include "workloads/compiler/passes/lapack_calls.h"
 #include "workloads/compiler/passes/op_info.h"
+#include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
 
@@ -22,7 +23,9 @@ void RefusalList::add(const hlo::Module& module, const HloInstruction& instructi
   }
   text += ") -> " + to_string(instruction.shape, false);
   Refusal& refusal = refusals_[text];
-  if (refusal.count++ == 0) refusal.why = instruction.name + ": " + why;
+  if (refusal.count++ == 0) {
+    refusal.why = hlo::with_origin(module, entry, instruction) + ": " + why;
+  }
   const isa::OpInfo info = op_info(module, instruction, target);
   refusal.flops += info.flops;
   refusal.hbm_bytes += info.hbm_bytes;

@@ -16,6 +16,7 @@
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/integer_dots.h"
 #include "workloads/compiler/passes/largest_values.h"
+#include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
 
@@ -937,7 +938,7 @@ bool changes_width(const Computation& computation, const HloInstruction& instruc
 
 std::vector<std::string> hold_in_words(hlo::Module& module) {
   std::set<ComputationId> applied;
-  bool found = false, has_s64 = false, has_f64 = false;
+  bool found = false;
   for (const Computation& computation : module.computations) {
     for (const HloInstruction& instruction : computation.instructions) {
       if (applies(instruction.opcode)) {
@@ -945,20 +946,23 @@ std::vector<std::string> hold_in_words(hlo::Module& module) {
       }
       found =
           found || has_other_types(instruction.shape) || changes_width(computation, instruction);
-      has_s64 = has_s64 || holds(instruction.shape, ElementType::kS64);
-      has_f64 = has_f64 || holds(instruction.shape, ElementType::kF64);
     }
   }
   std::vector<std::string> notes;
   if (!found) return notes;
+  const auto note = [&](ElementType type, const std::string& text) {
+    const std::string where = hlo::where_found(
+        module, [type](const HloInstruction& each) { return holds(each.shape, type); });
+    if (!where.empty()) notes.push_back(text + ": " + where);
+  };
+  note(ElementType::kS64, "s64 values are computed as s32, the chip has no 64-bit integers");
+  note(ElementType::kF64, "f64 values are computed as f32, the chip has no fp64");
   const Combiners combiners = complex_combiners(module);
   const std::size_t computations = module.computations.size();
   for (std::size_t i = 0; i < computations; ++i) {
     const auto id = static_cast<ComputationId>(i);
     WordTypes(module, id, applied.count(id) > 0, combiners).run();
   }
-  if (has_s64) notes.push_back("s64 values are computed as s32: the chip has no 64-bit integers");
-  if (has_f64) notes.push_back("f64 values are computed as f32: the chip has no fp64");
   return notes;
 }
 
