@@ -433,6 +433,12 @@ TEST(Compiler, ResNet50CompilesWhateverItsBatch) {
   }
 }
 
+/// Some of its kernels' gradients use nearly all scalar registers.
+TEST(Compiler, BigGanCompiles) {
+  EXPECT_NO_THROW(compiler::compile(frontend::build_workload("biggan", with_batch(8)).module,
+                                    target_of({}, 1)));
+}
+
 TEST(Compiler, ReducedResNet50StepsAreTheReferences) {
   frontend::WorkloadOptions options = with_batch(8);
   options.image = 32;

@@ -482,6 +482,7 @@ void ConvolutionKernel::multiply() {
                    t.pixels_x / t.chunk_x};
   steps.pushes = pushes_;
   steps.transposed = problem_.window_transposed;
+  steps.steps_at_once = 1;  // Two may need more scalar registers than there are.
   steps.moving.places = [&](const Digits& digits) { return slab_places(slab, digits); };
   steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
     return slab_rows(slab, places[0], present[kContracted]);

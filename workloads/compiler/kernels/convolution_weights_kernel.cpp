@@ -567,6 +567,7 @@ void WeightsKernel::multiply_part(SReg part) {
   steps.extents = {t.block_columns / t.columns_at_once, t.block_y / rows_at_once(),
                    t.part_groups / neighbours_at_once(), sizes_.units / t.step_units};
   steps.pushes = sizes_.unit_tiles * t.step_units;
+  steps.steps_at_once = 1;  // Two may need more scalar registers than there are.
   steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
   steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {
     return input_tiles(places);

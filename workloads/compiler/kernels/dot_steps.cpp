@@ -440,7 +440,8 @@ void DotKernel::multiply() {
   };
   steps.advance = [&] { running.advance(); };
   // What shares their time writes and reads by second names, which keep no order within a block.
-  if (overlaps() || t.turns_beside) steps.steps_at_once = 1;
+  // So does the last try where registers run out have one.
+  if (overlaps() || t.turns_beside || epilogue_unroll_ == 1) steps.steps_at_once = 1;
   if (overlaps()) {
     start_finishing();
     steps.steps_before = column_steps(tiling_) + 1;
