@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/constant_word.h"
-#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"

@@ -102,6 +102,8 @@ class Joiner {
     for (const HloInstruction& instruction : entry_.instructions) consider(instruction);
     close();
   }
+  /// Of a loop that is one sequence arrays stay in VMEM, so more may be brought.
+  bool tries_whole_loop() const { return limits_.moved > kMostMovedGranules; }
   /// Whether a sequence is all of a loop's body.
   bool is_whole_loop() const {
     return sequences_.size() == 1 && sequences_[0].members.size() == kernels_;
@@ -329,9 +331,8 @@ bool Joiner::pays(const Run& run) const {
   const auto moving =
       std::count_if(run.members.begin(), run.members.end(),
                     [this](InstructionId member) { return only_moves(entry_.at(member)); });
-  if (run.members.size() - static_cast<std::size_t>(moving) != 1 ||
-      limits_.moved > kMostMovedGranules)
-    return true;
+  const auto computing = static_cast<std::ptrdiff_t>(run.members.size()) - moving;
+  if (computing != 1 || tries_whole_loop()) return true;
   const double transfers =
       double(run.granules) * isa::kHbmGranuleBytes / target_.hbm_bytes_per_cycle;
   return transfers <= double(moving) * kKernelCycles;
