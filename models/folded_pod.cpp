@@ -3,6 +3,7 @@
 #include <string>
 
 #include "models/host/host_seats.h"
+#include "models/slow_parts.h"
 
 namespace tpu {
 
@@ -14,7 +15,7 @@ FoldedPod::FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const
       hosts_("hosts", clock, setup.classes) {
   for (const HostSeat& seat : host_seats(setup.params, setup.classes, loads)) {
     const std::string host = "host" + std::to_string(seat.number);
-    hosts_.add(std::make_unique<Host>(host.c_str(), clock, setup.params,
+    hosts_.add(std::make_unique<Host>(host.c_str(), clock, as_host(setup.params, seat.number),
                                       infeed_workload(setup.program), seat.cores),
                seat.cores);
   }

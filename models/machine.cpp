@@ -301,14 +301,18 @@ void Machine::Impl::assume_inputs(std::uint32_t core, const RunOptions& options)
 
 /// The host alone may take longer than there are cycles to count.
 void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) const {
-  double rate = params_.host.examples_per_s;
+  double rate = 0;
   if (program_.infeed_bytes == 0) return;
   const std::uint64_t examples = std::max<std::uint64_t>(program_.examples_per_core, 1);
   const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
   const std::uint64_t on_a_host = examples * std::min(cores, of_a_host);
-  for (const LoaderStage& stage :
-       loader_stages(params_, program_.infeed_bytes / examples, on_a_host)) {
-    rate = rate > 0 ? std::min(rate, stage.examples_per_s) : stage.examples_per_s;
+  const auto bounds = [&](double other) { rate = rate > 0 ? std::min(rate, other) : other; };
+  for (const MachineParams& host : kinds_of_host(params_)) {
+    if (host.host.examples_per_s > 0) bounds(host.host.examples_per_s);
+    for (const LoaderStage& stage :
+         loader_stages(host, program_.infeed_bytes / examples, on_a_host)) {
+      bounds(stage.examples_per_s);
+    }
   }
   if (!(rate > 0)) return;
   const double batches = (static_cast<double>(options.steps) +

@@ -297,6 +297,8 @@ struct HostParams {
   double hand_over_us = 0;
   double hand_over_mb_per_s = 0;
   std::uint32_t infeed_queue_batches = 2;
+  std::uint32_t infeed_queue_kib = 0;
+  std::uint32_t outfeed_queue_kib = 0;
   std::uint32_t pcie_gb_per_s = 15;
   std::uint32_t pcie_latency_ns = 1000;
 
@@ -332,6 +334,13 @@ struct HostParams {
               "0: it takes no time."),
         field("infeed_queue_batches", &HostParams::infeed_queue_batches, "batches",
               "Batches that wait in the infeed queue of a core."),
+        field(
+            "infeed_queue_kib", &HostParams::infeed_queue_kib, "KiB",
+            "Bytes that wait there, as they lie in the HBM; a batch enters in pieces of a quarter "
+            "of them. 0: as many as the batches have."),
+        field("outfeed_queue_kib", &HostParams::outfeed_queue_kib, "KiB",
+              "Of the outfeed queue of a core: a DMA is done when its bytes are in there. 0: none, "
+              "it is done when they are at the host."),
         field("pcie_gb_per_s", &HostParams::pcie_gb_per_s, "GB/s",
               "PCIe rate of a chip, one direction."),
         field("pcie_latency_ns", &HostParams::pcie_latency_ns, "ns",
@@ -349,6 +358,7 @@ struct InputParams {
   double augment_us = 0;
   std::uint32_t workers = 0;
   std::string reader = "ahead";
+  std::uint32_t shuffle_examples = 0;
   std::uint32_t prefetch_batches = 2;
   std::string cache = "none";
   double load_us = 0;
@@ -370,6 +380,9 @@ struct InputParams {
         field("reader", &InputParams::reader, "",
               "Who reads: ahead (reads run beside the workers, as tf.data's) or worker (a worker "
               "reads, then decodes, as a process of PyTorch's loader)."),
+        field("shuffle_examples", &InputParams::shuffle_examples, "examples",
+              "Of the buffer behind the reads out of which the next example is drawn, as tf.data's "
+              "shuffle; full before the first one leaves. 0: none."),
         field("prefetch_batches", &InputParams::prefetch_batches, "batches",
               "Batches of all cores of the host that are made ahead."),
         field("cache", &InputParams::cache, "",
@@ -394,6 +407,7 @@ struct MachineParams {
   std::string chip = "v3";
   std::uint32_t clock_mhz = 940;
   std::string slow_chips;
+  std::string slow_hosts;
   std::uint32_t cores_per_chip = 2;
   CoreParams core;
   HbmParams hbm;
@@ -410,6 +424,9 @@ struct MachineParams {
         field("clock_mhz", &MachineParams::clock_mhz, "MHz", "Clock of the cores."),
         field("slow_chips", &MachineParams::slow_chips, "MHz",
               "Chips whose cores have a slower clock, such as 3=470 7=900."),
+        field("slow_hosts", &MachineParams::slow_hosts, "",
+              "Hosts that differ from [host], parameter by parameter, such as 3.vcpus=4 "
+              "3.storage_mb_per_s=50."),
         field("cores_per_chip", &MachineParams::cores_per_chip, "", "TensorCores of a chip."),
         field("core", &MachineParams::core, "", "The TensorCore."),
         field("hbm", &MachineParams::hbm, "", "The HBM of a chip."),

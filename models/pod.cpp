@@ -8,6 +8,7 @@
 
 #include "models/host/host_seats.h"
 #include "models/host/part_names.h"
+#include "models/slow_parts.h"
 
 namespace tpu {
 namespace {
@@ -62,8 +63,8 @@ void Pod::connect_hosts(RunClock& clock, const CoreSetup& setup,
   for (const std::uint32_t number : construction_order(seats.size(), setup.options)) {
     const HostSeat& seat = seats[number];
     hosts_.push_back(std::make_unique<Host>(("host" + std::to_string(seat.number)).c_str(), clock,
-                                            setup.params, infeed_workload(setup.program),
-                                            seat.cores));
+                                            as_host(setup.params, seat.number),
+                                            infeed_workload(setup.program), seat.cores));
     for (const Host::Core& fed : seat.cores) {
       by_number.at(fed.number)->out_host(*hosts_.back());
       hosts_.back()->connect(fed.number, by_number.at(fed.number));

@@ -1,7 +1,10 @@
 #include "models/slow_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <sstream>
 #include <string_view>
 
@@ -11,6 +14,7 @@ namespace tpu {
 namespace {
 
 constexpr const char* kChips = "slow_chips";
+constexpr const char* kHosts = "slow_hosts";
 constexpr const char* kLinks = "ici.slow_links";
 
 /// A number at the begin of `text`, which is taken off.
@@ -53,6 +57,33 @@ bool are_linked(const isa::Topology& slice, std::uint32_t a, std::uint32_t b) {
   return false;
 }
 
+/// Sets a parameter of a single host. How many chips it feeds is one number for all of them.
+void set_host_value(HostParams& host, const std::string& name, double value) {
+  bool known = false;
+  for_each_field<HostParams>([&](const auto& field) {
+    if (field.name != name || name == "chips") return;
+    known = true;
+    auto& member = host.*(field.member);
+    using Type = std::decay_t<decltype(member)>;
+    if constexpr (std::is_integral_v<Type>) {
+      constexpr auto kMost = static_cast<double>(std::numeric_limits<Type>::max());
+      if (!(value >= 0) || value > kMost || value != std::floor(value)) {
+        std::ostringstream found;
+        found << kHosts << ": expected a whole number of " << name << ", found " << value;
+        throw ConfigurationError(found.str());
+      }
+    }
+    member = static_cast<Type>(value);
+  });
+  if (known) return;
+  std::string names;
+  for_each_field<HostParams>([&](const auto& field) {
+    if (field.name != "chips") names += (names.empty() ? "" : ", ") + std::string(field.name);
+  });
+  throw ConfigurationError(std::string(kHosts) + ": expected a parameter of one host (" + names +
+                           "), found \"" + name + "\"");
+}
+
 }  // namespace
 
 ChipClocks read_chip_clocks(const std::string& text) {
@@ -78,6 +109,24 @@ LinkRates read_link_rates(const std::string& text) {
   return rates;
 }
 
+HostSettings read_host_settings(const std::string& text) {
+  HostSettings hosts;
+  read_list(text, kHosts, "HOST.PARAMETER=VALUE, such as 3.vcpus=4", [&](std::string_view word) {
+    std::uint32_t host = 0;
+    const std::size_t equals = word.find('=');
+    if (!take_number(word, host) || !take_sign(word, '.')) return false;
+    const std::string name(word.substr(0, word.find('=')));
+    word.remove_prefix(name.size());
+    double value = 0;
+    if (equals == std::string_view::npos || !take_sign(word, '=')) return false;
+    const auto read = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (read.ec != std::errc() || read.ptr != word.data() + word.size()) return false;
+    hosts[host][name] = value;
+    return true;
+  });
+  return hosts;
+}
+
 std::string text_of(const ChipClocks& clocks) {
   std::string text;
   for (const auto& [chip, mhz] : clocks) {
@@ -91,6 +140,19 @@ std::string text_of(const LinkRates& rates) {
   for (const auto& [ends, mbps] : rates) {
     text += (text.empty() ? "" : " ") + std::to_string(ends.first) + "-" +
             std::to_string(ends.second) + "=" + std::to_string(mbps);
+  }
+  return text;
+}
+
+std::string text_of(const HostSettings& hosts) {
+  std::string text;
+  for (const auto& [host, settings] : hosts) {
+    for (const auto& [name, value] : settings) {
+      std::array<char, 40> buffer{};
+      const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+      text += (text.empty() ? "" : " ") + std::to_string(host) + "." + name + "=" +
+              std::string(buffer.data(), end);
+    }
   }
   return text;
 }
@@ -119,6 +181,47 @@ LinkRates slow_links(const MachineParams& params) {
                              std::to_string(ends.first) + " and " + std::to_string(ends.second));
   }
   return rates;
+}
+
+std::uint32_t host_count(const MachineParams& params) {
+  const std::uint32_t chips = std::max<std::uint32_t>(params.host.chips, 1);
+  return (params.chips() + chips - 1) / chips;
+}
+
+HostSettings slow_hosts(const MachineParams& params) {
+  HostSettings hosts = read_host_settings(params.slow_hosts);
+  for (const auto& [host, settings] : hosts) {
+    if (host >= host_count(params)) {
+      throw ConfigurationError(
+          std::string(kHosts) + ": expected hosts below " + std::to_string(host_count(params)) +
+          " (" + params.topology().text() + ", a host for " + std::to_string(params.host.chips) +
+          " chips), found host " + std::to_string(host));
+    }
+    HostParams changed = params.host;
+    for (const auto& [name, value] : settings) set_host_value(changed, name, value);
+  }
+  return hosts;
+}
+
+MachineParams as_host(const MachineParams& params, std::uint32_t host) {
+  MachineParams changed = params;
+  changed.slow_hosts.clear();
+  const HostSettings hosts = read_host_settings(params.slow_hosts);
+  const auto found = hosts.find(host);
+  if (found == hosts.end()) return changed;
+  for (const auto& [name, value] : found->second) set_host_value(changed.host, name, value);
+  return changed;
+}
+
+std::vector<MachineParams> kinds_of_host(const MachineParams& params) {
+  const HostSettings hosts = slow_hosts(params);
+  std::vector<MachineParams> kinds;
+  if (hosts.size() < host_count(params)) {
+    kinds.push_back(params);
+    kinds.back().slow_hosts.clear();
+  }
+  for (const auto& [host, settings] : hosts) kinds.push_back(as_host(params, host));
+  return kinds;
 }
 
 }  // namespace tpu

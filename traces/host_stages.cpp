@@ -27,7 +27,7 @@ double taken_per_s(const RunRecord& record) {
 }  // namespace
 
 std::vector<HostStage> host_stages(const RunRecord& record) {
-  const HostParams& host = record.params.host;
+  const HostParams& host = record.params.host;  // Of hosts that nobody named.
   if (record.infeed_bytes == 0 || record.examples_per_core == 0 || host.chips == 0) return {};
   const std::uint64_t on_host =
       record.infeed_host_bytes > 0 ? record.infeed_host_bytes : record.infeed_bytes;

@@ -32,10 +32,10 @@ class HandOver {
     const double layout = cycles_per_byte_ * static_cast<double>(bytes);
     return begun_ + batch_cycles_ + static_cast<std::uint64_t>(std::llround(layout));
   }
-  /// Its last byte has left.
-  void end(std::uint64_t cycle) {
+  /// A piece of it has left, the last one or one of several: the thread stays between them.
+  void left(std::uint64_t cycle) {
     account_.pass(begun_, cycle);
-    free_ = cycle;
+    begun_ = free_ = cycle;
   }
 
   void settle(std::uint64_t now) { account_.settle(now); }

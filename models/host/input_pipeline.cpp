@@ -82,11 +82,20 @@ InputPipeline::InputPipeline(const MachineParams& params, const Workload& worklo
     throw ConfigurationError(
         "host: expected pcie_gb_per_s and infeed_queue_batches above 0, found 0");
   }
-  const std::uint64_t granules = (batch_bytes_ + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+  batch_granules_ = (batch_bytes_ + isa::kHbmGranuleBytes - 1) / isa::kHbmGranuleBytes;
+  const InfeedQueue::Size size{
+      params.host.infeed_queue_batches,
+      std::uint64_t{params.host.infeed_queue_kib} * 1024 / isa::kHbmGranuleBytes};
+  piece_granules_ =
+      size.granules == 0 ? batch_granules_ : std::max<std::uint64_t>(size.granules / 4, 1);
   const ExactTime exact = time_per_batch(params, workload, cores_.size());
   batch_time_ = exact.time;
   ticks_per_cycle_ = exact.ticks_per_cycle;
-  queues_.assign(cores_.size(), InfeedQueue(params.host.infeed_queue_batches, granules));
+  queues_.assign(cores_.size(), InfeedQueue(size, batch_granules_));
+  if (params.host.outfeed_queue_kib > 0) {
+    outfeed_queues_.assign(cores_.size(),
+                           OutfeedQueue(std::uint64_t{params.host.outfeed_queue_kib} * 1024));
+  }
   std::uint32_t chips = 0;
   for (const Fed& core : cores_) chips = std::max(chips, core.chip + 1);
   const HostWire link(std::uint64_t{params.host.pcie_gb_per_s} * 1000, params.clock_mhz);
@@ -152,7 +161,10 @@ void InputPipeline::describe(StepState& state) const {
     if (arrivals.top().outfeed) state.leave_open();
     state.add_time(arrivals.top().cycle);
     state.add(arrivals.top().core);
+    state.add(arrivals.top().granules);
   }
+  state.add(left_granules_);
+  for (const OutfeedQueue& queue : outfeed_queues_) queue.describe(state);
   for (const InfeedQueue& queue : queues_) queue.describe(state);
   if (network_) network_->describe(state);
   if (hand_over_) hand_over_->describe(state);
@@ -190,24 +202,45 @@ bool InputPipeline::have_places() const {
 }
 
 /// Whether nothing but time keeps a batch here.
-bool InputPipeline::may_leave() const { return !made_.empty() && (!loader_ || have_places()); }
+bool InputPipeline::may_leave() const {
+  if (made_.empty() || !have_room()) return false;
+  return left_granules_ > 0 || !loader_ || have_places();
+}
+
+std::uint64_t InputPipeline::next_piece() const {
+  return std::min(piece_granules_, batch_granules_ - left_granules_);
+}
+
+bool InputPipeline::have_room() const {
+  return std::all_of(queues_.begin(), queues_.end(),
+                     [&](const auto& queue) { return queue.has_room(next_piece()); });
+}
 
 void InputPipeline::take_places() {
   for (InfeedQueue& queue : queues_) queue.take_place();
 }
 
 /// The parts of the cores of a chip cross its link side by side, and are there together.
-void InputPipeline::send_batch(std::uint64_t now) {
+void InputPipeline::send_piece(std::uint64_t now) {
+  const bool is_first = left_granules_ == 0;
+  const std::uint64_t granules = next_piece();
+  const auto bytes_up_to = [&](std::uint64_t granule) {
+    return host_bytes_ / batch_granules_ * granule +
+           host_bytes_ % batch_granules_ * granule / batch_granules_;
+  };
+  const std::uint64_t piece_bytes =
+      bytes_up_to(left_granules_ + granules) - bytes_up_to(left_granules_);
   // A loader makes batches ahead, which wait for room; else the work begins when there is room.
-  const std::uint64_t split = loader_ ? made_.front().rounded_up() : begun_.front();
-  const std::size_t before = loader_ ? 1 : 0;
-  made_.pop_front();
-  begun_.pop_front();
-  if (loader_) take_places();
+  // The pieces behind the first one wait for room alone.
+  const std::uint64_t made = loader_ ? made_.front().rounded_up() : begun_.front();
+  const std::uint64_t split = is_first ? made : now;
+  const std::size_t before = loader_ && is_first ? 1 : 0;
+  if (loader_ && is_first) take_places();
+  for (InfeedQueue& queue : queues_) queue.take_room(granules);
   std::vector<std::uint64_t> bytes(down_.size());
-  for (const Fed& core : cores_) bytes[core.chip] += host_bytes_;
+  for (const Fed& core : cores_) bytes[core.chip] += piece_bytes;
   std::vector<std::uint64_t> arrivals(down_.size());
-  const std::uint64_t leaves = hand_over_ ? hand_over_->begin(now, host_bytes_) : now;
+  const std::uint64_t leaves = hand_over_ && is_first ? hand_over_->begin(now, host_bytes_) : now;
   std::uint64_t left = leaves;
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
     if (bytes[chip] == 0) continue;
@@ -221,10 +254,15 @@ void InputPipeline::send_batch(std::uint64_t now) {
     arrivals[chip] = there + pcie_latency_;
     left = std::max(left, network_ ? sent : there);
   }
-  if (hand_over_) hand_over_->end(left);
   for (std::uint32_t core = 0; core < cores_.size(); ++core) {
-    arrivals_.push({arrivals[cores_[core].chip], order_++, false, core, 0});
+    arrivals_.push({arrivals[cores_[core].chip], order_++, false, core, 0, granules});
   }
+  if (hand_over_) hand_over_->left(left);
+  left_granules_ += granules;
+  if (left_granules_ < batch_granules_) return;
+  left_granules_ = 0;
+  made_.pop_front();
+  begun_.pop_front();
 }
 
 void InputPipeline::request(std::uint32_t core, std::uint64_t granules, std::uint64_t token) {
@@ -234,7 +272,10 @@ void InputPipeline::request(std::uint32_t core, std::uint64_t granules, std::uin
 void InputPipeline::send_outfeed(std::uint32_t core, std::uint64_t bytes, std::uint64_t token,
                                  std::uint64_t now) {
   const HostWire::Passage passage = up_[cores_[core].chip].pass(now, bytes);
-  arrivals_.push({passage.end + pcie_latency_, order_++, true, core, token});
+  const std::uint64_t done =
+      outfeed_queues_.empty() ? passage.end + pcie_latency_
+                              : outfeed_queues_[core].enter(now, bytes, passage.begin, passage.end);
+  arrivals_.push({done, order_++, true, core, token, 0});
 }
 
 std::optional<std::uint64_t> InputPipeline::next_event() const {
@@ -255,7 +296,7 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
     if (arrival.outfeed) {
       result.push_back({true, arrival.core, arrival.token, {}});
     } else {
-      queues_[arrival.core].deliver();
+      queues_[arrival.core].deliver(arrival.granules);
     }
   }
   for (std::uint32_t core = 0; core < queues_.size(); ++core) {
@@ -266,7 +307,7 @@ std::vector<InputPipeline::Done> InputPipeline::advance(std::uint64_t now) {
   if (batch_bytes_ == 0) return result;
   begin_batches(now);
   while (may_leave() && made_.front().rounded_up() <= now) {
-    send_batch(now);
+    send_piece(now);
     begin_batches(now);
   }
   return result;

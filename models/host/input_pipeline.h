@@ -10,6 +10,7 @@
 #include "models/host/hand_over.h"
 #include "models/host/infeed_queue.h"
 #include "models/host/loader.h"
+#include "models/host/outfeed_queue.h"
 #include "models/machine.h"
 #include "models/network/link.h"
 #include "models/params.h"
@@ -21,9 +22,10 @@ namespace tpu {
 /// over PCIe, one link per chip and direction, on which the parts of the chip's cores travel side
 /// by side; then come the cores' infeed queues. A Loader works ahead by `input.prefetch_batches`,
 /// and a batch leaves when every core's queue has a place; without one a batch begins when they
-/// have. With a network between host and chips (TPU Node) the parts of each chip cross that first,
-/// one chip after the other. Where handing a batch over takes time, that comes before. Outfeed data
-/// crosses PCIe the other way.
+/// have. Where the queues are bounded in bytes, a batch leaves in pieces of a
+/// quarter of one, each when every core's queue has room for it. With a network between host and
+/// chips (TPU Node) the parts of each chip cross that first, one chip after the other. Where
+/// handing a batch over takes time, that comes before. Outfeed data crosses PCIe the other way.
 class InputPipeline {
  public:
   /// A core that this host feeds.
@@ -75,6 +77,7 @@ class InputPipeline {
     bool outfeed = false;
     std::uint32_t core = 0;
     std::uint64_t token = 0;
+    std::uint64_t granules = 0;  ///< Of infeed.
     friend bool operator<(const Arrival& a, const Arrival& b) {
       return a.cycle != b.cycle ? a.cycle > b.cycle : a.order > b.order;
     }
@@ -84,7 +87,9 @@ class InputPipeline {
   bool have_places() const;
   bool may_leave() const;
   void take_places();
-  void send_batch(std::uint64_t now);
+  std::uint64_t next_piece() const;
+  bool have_room() const;
+  void send_piece(std::uint64_t now);
   std::vector<std::uint32_t> words_of(std::uint32_t core,
                                       const InfeedQueue::Request& request) const;
 
@@ -100,6 +105,10 @@ class InputPipeline {
   std::uint64_t pcie_latency_;
   std::vector<Fed> cores_;
   std::vector<InfeedQueue> queues_;
+  std::uint64_t batch_granules_ = 0;          ///< Of a core.
+  std::uint64_t piece_granules_ = 0;          ///< That leave together, at the most.
+  std::uint64_t left_granules_ = 0;           ///< Of the first batch that waits to leave.
+  std::vector<OutfeedQueue> outfeed_queues_;  ///< None: a DMA is done at the host.
   std::optional<HandOver> hand_over_;
   std::optional<HostWire> network_;  ///< From the user's VM to the host of the chips.
   std::vector<HostWire> down_;

@@ -63,6 +63,9 @@ void check_ram(const MachineParams& params, std::uint64_t examples, std::uint64_
   if (params.input.cache == "ram") {
     text << "a cache of " << params.input.images << " prepared examples of " << bytes << " bytes, ";
   }
+  if (shuffle_bytes(params, bytes) > 0) {
+    text << "a shuffle buffer of " << shuffle_bytes(params, bytes) / kGiB << " GiB, ";
+  }
   text << 1 + params.input.prefetch_batches << " batches of " << examples
        << " examples), which has " << params.host.ram_gib
        << " GiB: smaller or fewer examples, input.cache=\"disk\", or a host with more";
@@ -118,9 +121,15 @@ double worker_seconds(const MachineParams& params, std::uint64_t example_bytes,
   return missed * (read.latency_s + passage) + thread_work(params, example_bytes).seconds();
 }
 
+double shuffle_bytes(const MachineParams& params, std::uint64_t example_bytes) {
+  return 1.0 * std::min(params.input.shuffle_examples, params.input.images) *
+         static_cast<double>(read_of(params, example_bytes).bytes);
+}
+
 double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes) {
   const double cached = params.input.cache == "ram" ? 1.0 * params.input.images : 0;
-  return bytes_made_ahead(params, examples, bytes) + cached * static_cast<double>(bytes);
+  return bytes_made_ahead(params, examples, bytes) + shuffle_bytes(params, bytes) +
+         cached * static_cast<double>(bytes);
 }
 
 std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes,
@@ -157,10 +166,17 @@ Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_
     : examples_(examples),
       thread_cycles_(cycles_of(thread_work(params, bytes).seconds(), params)),
       batch_bytes_(bytes),
+      buffer_places_(std::min(params.input.shuffle_examples, params.input.images)),
       page_cache_(page_cache_of(params, bytes, examples)),
       storage_(wire_of(read_of(params, bytes).bytes_per_s, params)),
       copies_(wire_of(params.host.copy_mb_per_s * kMega, params)) {
   check_ram(params, examples, bytes);
+  if (buffer_places_ > 0 && workers_read(params)) {
+    throw ConfigurationError(
+        "input.shuffle_examples: expected 0 where workers read for themselves (input.reader = "
+        "\"worker\": their sampler draws the numbers of examples), found " +
+        std::to_string(buffer_places_));
+  }
   const Read from = read_of(params, bytes);
   read_bytes_ = from.bytes;
   latency_cycles_ = cycles_of(from.latency_s, params);
@@ -201,6 +217,8 @@ void Loader::describe(StepState& state) const {
   }
   storage_.describe(state);
   copies_.describe(state);
+  state.add(buffered_);
+  state.add_time(buffered_at_);
   page_cache_.describe(state);
 }
 
@@ -209,6 +227,14 @@ std::uint64_t Loader::read(std::uint64_t now) {
   if (read_bytes_ == 0) return now;
   const std::uint64_t begin = workers_.empty() ? now : std::max(now, workers_.top());
   return page_cache_.finds_next() ? begin : read_from_storage(begin);
+}
+
+/// An example that the shuffle buffer gives away when it is full.
+std::uint64_t Loader::shuffled(std::uint64_t now) {
+  if (buffer_places_ == 0) return read(now);
+  for (; buffered_ < buffer_places_; ++buffered_) buffered_at_ = std::max(buffered_at_, read(now));
+  --buffered_;
+  return buffered_at_;
 }
 
 /// The latency of its request, then its bytes behind those of the others.
@@ -223,7 +249,7 @@ std::uint64_t Loader::read_from_storage(std::uint64_t now) {
 std::uint64_t Loader::make(std::uint64_t now) {
   std::uint64_t ready = now;
   for (std::uint64_t i = 0; i < examples_; ++i) {
-    const std::uint64_t begin = std::max(read(now), threads_.top());
+    const std::uint64_t begin = std::max(shuffled(now), threads_.top());
     const std::uint64_t prepared = begin + thread_cycles_;
     const std::uint64_t asked = std::clamp(now, threads_.top(), begin);
     threads_account_.idle(0, threads_.top(), asked);

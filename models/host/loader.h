@@ -22,11 +22,13 @@ using HostWire = Wire<StageAccount>;
 /// follow each other without a gap as far as the pipeline may run ahead. A cache of prepared
 /// examples in RAM or on the local disk takes the place of the stages before it (as in the second
 /// epoch and later); a thread still loads each. A read that finds its file in RAM (`PageCache`)
-/// passes by the storage, and a thread copies each file out of there. Where workers read for
-/// themselves (`input.reader`), as the processes of PyTorch's loader do, each works on one example
-/// from the begin of its read until it is decoded, and waits for the storage; of more workers than
-/// threads those that have read take turns. Left out: the first epoch of a cache, NUMA, threads
-/// that get in each other's way, time slicing.
+/// passes by the storage, and a thread copies each file out of there. A shuffle buffer stands
+/// behind the reads: nothing leaves it before it is full, then one goes for each that comes. Where
+/// workers read for themselves (`input.reader`), as the processes of PyTorch's loader do, each
+/// works on one example from the begin of its read until it is decoded, and waits for the storage;
+/// of more workers than threads those that have read take turns. Left out: the first epoch of a
+/// cache, NUMA, threads that get in each other's way, time slicing, the end of an epoch, where the
+/// buffer runs dry.
 class Loader {
  public:
   /// `examples` of a batch of all cores of the host, of `bytes` each where they enter the batch.
@@ -49,6 +51,7 @@ class Loader {
 
  private:
   std::uint64_t read(std::uint64_t now);
+  std::uint64_t shuffled(std::uint64_t now);
   std::uint64_t read_from_storage(std::uint64_t now);
 
   std::uint64_t examples_;
@@ -56,6 +59,9 @@ class Loader {
   std::uint64_t latency_cycles_ = 0;
   std::uint64_t thread_cycles_ = 0;  ///< Decoding and augmenting.
   std::uint64_t batch_bytes_ = 0;
+  std::uint64_t buffer_places_ = 0;  ///< Of the shuffle buffer.
+  std::uint64_t buffered_ = 0;       ///< Examples that are in it.
+  std::uint64_t buffered_at_ = 0;    ///< When the last of them had been read.
   PageCache page_cache_;
   HostWire storage_;
   HostWire copies_;
@@ -100,7 +106,10 @@ PageCache page_cache_of(const MachineParams& params, std::uint64_t example_bytes
                         std::uint64_t examples);
 /// Bytes of the files that it would hold: of the dataset, or of the prepared examples on the disk.
 double file_bytes_of(const MachineParams& params, std::uint64_t example_bytes);
-/// Bytes of RAM that the cache and the batches that were made ahead take on a host.
+/// Bytes of the examples in the shuffle buffer of a host.
+double shuffle_bytes(const MachineParams& params, std::uint64_t example_bytes);
+/// Bytes of RAM that the cache, the shuffle buffer and the batches that were made ahead take on a
+/// host.
 double loader_ram_bytes(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes);
 
 }  // namespace tpu

@@ -21,7 +21,9 @@ PageCache::PageCache(const MachineParams& params, std::uint64_t file_bytes, std:
                      std::uint64_t example_bytes) {
   if (!params.input.page_cache || file_bytes == 0) return;
   const double left = params.host.ram_gib * 1024.0 * 1024 * 1024 -
-                      bytes_made_ahead(params, examples, example_bytes);
+                      bytes_made_ahead(params, examples, example_bytes) -
+                      1.0 * std::min(params.input.shuffle_examples, params.input.images) *
+                          static_cast<double>(file_bytes);
   const double files = 1.0 * params.input.images * static_cast<double>(file_bytes);
   held_ = std::clamp(left / files, 0.0, 1.0);
   const double share = found_share(held_, params.input.order == "shuffled");

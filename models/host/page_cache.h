@@ -9,8 +9,8 @@ namespace tpu {
 
 /// The files that the operating system of a host keeps in RAM once they were read: those of the
 /// dataset, or the prepared examples on the local disk. It holds what the batches that are made
-/// ahead leave of the RAM, and gives away whole files, the least recently used first. So in every
-/// epoch but the first one
+/// ahead and the shuffle buffer leave of the RAM, and gives away whole files, the least recently
+/// used first. So in every epoch but the first one
 ///   - all reads find their file where all files fit,
 ///   - none does where they don't and each epoch reads them in one order (a scan that is longer
 ///     than the cache throws out what it is about to read),

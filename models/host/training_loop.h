@@ -84,8 +84,8 @@ std::uint64_t percentile(const std::map<std::uint64_t, std::uint64_t>& times, do
 /// they are counted as often as they fit in before the next event, or, found at an event, before
 /// the end; the result is that of running all of them, to the cycle.
 ///
-/// Left out: jitter of any kind; hosts of a slice that differ; an evaluation's pipeline competing
-/// with that of the training; transfers that slow each other down on PCIe.
+/// Left out: jitter of any kind; of hosts that differ all but the slowest; an evaluation's pipeline
+/// competing with that of the training; transfers that slow each other down on PCIe.
 class TrainingLoop {
  public:
   explicit TrainingLoop(const TrainingPlan& plan);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "isa/mirror_image.h"
 #include "models/clock_cycles.h"
 #include "sim/base/error.h"
 
@@ -216,18 +217,9 @@ void FoldedNetwork::depart(std::uint64_t now) {
 /// are alike, one along the diagonal together with an exchange of the cores of a chip: programs
 /// that go along both dimensions often take the same cycles there.
 std::uint64_t FoldedNetwork::mirrored_place(std::uint32_t core) const {
-  isa::Topology::Place place = topology_.place(core / cores_per_chip_);
-  for (std::size_t d = 0; d < place.size(); ++d) {
-    const isa::Topology::Dimension& along = topology_.dimension(d);
-    place[d] = along.wraps ? 0 : std::min(place[d], along.size - 1 - place[d]);
-  }
-  std::uint32_t of_chip = core % cores_per_chip_;
-  const isa::Topology::Dimension &x = topology_.dimension(0), &y = topology_.dimension(1);
-  if (x.size == y.size && x.wraps == y.wraps && of_chip == 1) {
-    std::swap(place[0], place[1]);
-    of_chip = 0;
-  }
-  return topology_.chip_at(place) * cores_per_chip_ + of_chip;
+  const bool exchanged = isa::is_square(topology_) && core % cores_per_chip_ == 1;
+  return isa::mirror_image(topology_, core / cores_per_chip_, exchanged) * cores_per_chip_ +
+         (exchanged ? 0 : core % cores_per_chip_);
 }
 
 void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {

@@ -256,6 +256,12 @@ class Reader {
     read_text("batch", [&](const std::string& text) {
       arguments_.batch = parse_number<std::int64_t>("--batch", text, 1, kLargestBatch);
     });
+    read_text("core-batch", [&](const std::string& text) {
+      if (arguments_.batch) {
+        throw UsageError("--core-batch: expected it or --batch, found both");
+      }
+      arguments_.core_batch = parse_number<std::int64_t>("--core-batch", text, 1, kLargestBatch);
+    });
     read_text("cores", [&](const std::string& text) {
       if (arguments_.command == "scaling") {
         throw UsageError(

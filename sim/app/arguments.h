@@ -42,6 +42,11 @@ struct Arguments {
   std::vector<std::string> settings;  ///< Of --set.
   std::string topology;               ///< Chips of the slice, "4x8"; empty: the configuration's.
   std::optional<std::int64_t> batch;  ///< On all cores together.
+  std::optional<std::int64_t> core_batch;  ///< On each core, in place of it.
+  void set_batch(std::int64_t examples) {
+    batch = examples;
+    core_batch.reset();
+  }
   std::uint32_t steps = 1;
   std::optional<std::uint32_t> warmup;  ///< Steps before those; none given: as simulate() says.
   std::uint64_t max_cycles = 100'000'000'000;  ///< Of a step, waits for the infeed aside.

@@ -99,6 +99,7 @@ po::options_description options_of(const Command& command) {
   }
   if (command.workload) {
     add("batch", po::value<std::string>(), "examples of a step on all cores together");
+    add("core-batch", po::value<std::string>(), "the same on each core");
     add("cores", po::value<std::string>(), "number of cores, or [N]: core N alone (all)");
     add("compiler", po::value<std::string>(), "xla or tpusim (what the workload has)");
     add("bucket-mb", po::value<std::string>(),

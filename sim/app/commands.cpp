@@ -405,7 +405,8 @@ ExitCode show(const Arguments& arguments) {
   if (!is_configuration(arguments.input) && (file || frontend::is_workload(arguments.input))) {
     return show_workload(arguments);
   }
-  if (!arguments.workload_flags.empty() || arguments.batch || arguments.cores) {
+  if (!arguments.workload_flags.empty() || arguments.batch || arguments.core_batch ||
+      arguments.cores) {
     throw UsageError("tpusim show " + arguments.input +
                      ": expected a workload with these options, found a configuration");
   }

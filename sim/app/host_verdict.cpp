@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "models/host/loader.h"
+#include "models/slow_parts.h"
 #include "sim/report/summary.h"
 #include "sim/report/text_layout.h"
 
@@ -44,6 +45,30 @@ std::string rate(double examples_per_s) {
   return report::short_number(examples_per_s) + " examples/s";
 }
 
+/// The rate of a host, if it has one.
+double host_rate(const MachineParams& params, std::uint64_t bytes, std::uint64_t examples) {
+  if (params.host.examples_per_s > 0) return params.host.examples_per_s;
+  double least = HUGE_VAL;
+  for (const LoaderStage& stage : loader_stages(params, bytes, examples)) {
+    least = std::min(least, stage.examples_per_s);
+  }
+  return least;
+}
+
+/// The number of the slowest host.
+std::uint32_t slowest_host(const MachineParams& params, std::uint64_t bytes,
+                           std::uint64_t examples) {
+  std::uint32_t slowest = 0;
+  double least = HUGE_VAL;
+  for (std::uint32_t host = 0; host < host_count(params); ++host) {
+    const double rate = host_rate(as_host(params, host), bytes, examples);
+    if (rate >= least) continue;
+    least = rate;
+    slowest = host;
+  }
+  return slowest;
+}
+
 LoaderStage slowest(const MachineParams& params, std::uint64_t bytes, std::uint64_t examples) {
   const std::vector<LoaderStage> stages = loader_stages(params, bytes, examples);
   return *std::min_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) {
@@ -66,7 +91,7 @@ std::string outcome(const report::Summary& summary, const MachineParams& params,
                     std::uint64_t bytes, std::uint64_t examples) {
   std::string text = rate(summary.examples_per_s) + ", idle " +
                      report::fixed(100 * summary.idle_fraction, 1) + " %";
-  const bool waits = host_waits(summary) > kHardlyWaits;
+  const bool waits = Loader::is_described(params) && host_waits(summary) > kHardlyWaits;
   return text + "; then " + (waits ? slowest(params, bytes, examples).name : "the chips") +
          (waits ? " bounds it" : " bound it");
 }
@@ -93,7 +118,8 @@ void add_page_cache(const MachineParams& params, const Reruns& reruns, std::stri
         [](MachineParams& changed) { changed.input.page_cache = true; });
     return;
   }
-  const double gib = std::ceil((files + bytes_made_ahead(params, batch, bytes)) / kGiB);
+  const double gib = std::ceil(
+      (files + bytes_made_ahead(params, batch, bytes) + shuffle_bytes(params, bytes)) / kGiB);
   if (page_cache_of(params, bytes, batch).held() >= 1 || gib > 65536) return;
   verdict.push_back("RAM holds " +
                     report::fixed(100 * page_cache_of(params, bytes, batch).held(), 1) + " % of " +
@@ -111,27 +137,41 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
                                       const config::Configuration& configuration,
                                       const PreparedWorkload& workload,
                                       const traces::RunRecord& record) {
-  const MachineParams& params = configuration.params;
-  const report::Summary summary = report::summarize(record);
   const isa::Program& program = workload.program;
-  if (!Loader::is_described(params) || program.infeed_bytes == 0 ||
-      program.examples_per_core == 0 || host_waits(summary) < kHardlyWaits) {
+  const report::Summary summary = report::summarize(record);
+  if (program.infeed_bytes == 0 || program.examples_per_core == 0 ||
+      host_waits(summary) < kHardlyWaits) {
     return {};
   }
   const std::uint64_t on_host =
       program.infeed_host_bytes > 0 ? program.infeed_host_bytes : program.infeed_bytes;
   const std::uint64_t bytes = on_host / program.examples_per_core;
-  const Reruns reruns(arguments, configuration, workload);
+  const MachineParams& stated = configuration.params;
+  const std::size_t a_host = std::size_t{stated.host.chips} * stated.cores_per_chip;
+  const std::uint64_t batch = program.examples_per_core * std::min(a_host, workload.cores.size());
+  const std::uint32_t which = slowest_host(stated, bytes, batch);
+  // What would lift the slowest host is asked of all of them.
+  config::Configuration as_slowest = configuration;
+  as_slowest.params = as_host(stated, which);
+  const MachineParams& params = as_slowest.params;
+  const Reruns reruns(arguments, as_slowest, workload);
+  std::vector<std::string> verdict;
+  if (!stated.slow_hosts.empty()) {
+    MachineParams alike = stated;
+    alike.slow_hosts.clear();
+    verdict.push_back("host " + std::to_string(which) + " is the slowest; with it as the others: " +
+                      outcome(reruns.with([&](MachineParams& changed) { changed = alike; }), alike,
+                              bytes, batch));
+  }
+  if (!Loader::is_described(params)) return verdict;
   const double chips =
       reruns.with([](MachineParams& changed) { changed.input.images = 0; }).examples_per_s;
-  const std::size_t a_host = std::size_t{params.host.chips} * params.cores_per_chip;
-  const std::uint64_t batch = program.examples_per_core * std::min(a_host, workload.cores.size());
   const std::size_t whole_hosts = (workload.cores.size() + a_host - 1) / a_host;
   const auto hosts = static_cast<double>(whole_hosts);
   const LoaderStage bound = slowest(params, bytes, batch);
-  std::vector<std::string> verdict = {std::string(bound.name) + " bounds the input at " +
-                                      rate(bound.examples_per_s * hosts) + "; the chips take " +
-                                      rate(chips) + " where examples are there at once"};
+  verdict.push_back(std::string(bound.name) + " bounds the input at " +
+                    rate(bound.examples_per_s * hosts) + "; the chips take " + rate(chips) +
+                    " where examples are there at once");
   if (std::string_view(bound.name) == kThreadStage) {
     const double next = chips_or_next_stage(params, bytes, batch, kThreadStage, chips / hosts);
     const double threads = std::ceil(1.02 * next * thread_work(params, bytes).seconds());

@@ -63,9 +63,9 @@ std::string text_of_options(const frontend::WorkloadOptions& options) {
 
 std::string workload_key(const Arguments& arguments) {
   const CoreChoice cores = arguments.cores.value_or(CoreChoice{0, 0});
-  return text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0), cores.first,
-                 cores.count, arguments.bucket_mb.value_or(compiler::kBucketsByCost),
-                 arguments.shard_updates) +
+  return text_of(arguments.input, arguments.compiler, arguments.batch.value_or(0),
+                 arguments.core_batch.value_or(0), cores.first, cores.count,
+                 arguments.bucket_mb.value_or(compiler::kBucketsByCost), arguments.shard_updates) +
          text_of_options(arguments.workload);
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 report::ScalingRun run_with(Arguments arguments, const config::Configuration& configuration,
                             const std::string& name, std::uint64_t batch) {
-  arguments.batch = static_cast<std::int64_t>(batch);
+  arguments.set_batch(static_cast<std::int64_t>(batch));
   const Simulation simulation = simulate(arguments, configuration, name);
   return report::scaling_run(simulation.record, report::summarize(simulation.record));
 }

@@ -22,8 +22,8 @@ namespace tpu::app {
 namespace {
 
 constexpr std::size_t kPrograms = 32;  ///< That a process keeps.
-constexpr const char* kRunFlags[] = {"config", "batch",  "cores", "compiler", "steps",
-                                     "warmup", "detail", "seed",  "values"};
+constexpr const char* kRunFlags[] = {"config", "batch",  "core-batch", "cores", "compiler",
+                                     "steps",  "warmup", "detail",     "seed",  "values"};
 
 sweep::PointResult failure(const std::string& error, ExitCode code) {
   sweep::PointResult result;

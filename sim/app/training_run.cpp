@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "models/host/loader.h"
+#include "models/slow_parts.h"
 #include "sim/app/simulation.h"
 #include "sim/base/error.h"
 #include "sim/config/scenario.h"
@@ -92,6 +93,7 @@ class Planner {
                  const MachineParams& params) const;
   TrainingPlan::Step step_of(const char* name, const Shape& free, std::uint64_t examples);
   std::uint64_t input_cycles(const MachineParams& params, std::uint64_t examples) const;
+  std::uint64_t host_cycles(const MachineParams& params, std::uint64_t examples) const;
   double moved_seconds(std::uint64_t bytes) const;
   std::uint64_t state_bytes() const;
 
@@ -147,8 +149,17 @@ Shape Planner::shape_of(const Arguments& arguments, const PreparedWorkload& work
 }
 
 /// Cycles that a host's pipeline takes for a batch of so many examples a core, batches without a
-/// gap: the slowest of its stages, or the rate that is stated.
+/// gap: the slowest of its stages, or the rate that is stated. Of several hosts that of the
+/// slowest.
 std::uint64_t Planner::input_cycles(const MachineParams& params, std::uint64_t examples) const {
+  std::uint64_t longest = 0;
+  for (const MachineParams& host : kinds_of_host(params)) {
+    longest = std::max(longest, host_cycles(host, examples));
+  }
+  return longest;
+}
+
+std::uint64_t Planner::host_cycles(const MachineParams& params, std::uint64_t examples) const {
   const std::uint64_t a_host =
       std::min<std::uint64_t>(std::uint64_t{params.host.chips} * params.cores_per_chip, cores());
   const auto batch = static_cast<double>(examples * a_host);
@@ -187,8 +198,10 @@ void Planner::set_shapes() {
   MachineParams free = params_;
   free.input.images = 0;
   free.host.examples_per_s = 0;
+  free.slow_hosts.clear();
   const std::uint64_t batch = workload_.program.examples_per_core;
-  const bool waits = params_.input.images > 0 || params_.host.examples_per_s > 0;
+  const bool waits =
+      params_.input.images > 0 || params_.host.examples_per_s > 0 || !params_.slow_hosts.empty();
   Shape full{longest_step(record_.result, false), longest_step(record_.result, true), 0, 0};
   const std::uint64_t with_host_first = full.first_cycles;
   if (waits) full = shape_of(hidden_, workload_, free);
@@ -216,7 +229,7 @@ void Planner::set_shapes() {
                        "--between training.drop_last=true");
     }
     Arguments smaller = hidden_;
-    smaller.batch = static_cast<std::int64_t>(ragged_ * cores());
+    smaller.set_batch(static_cast<std::int64_t>(ragged_ * cores()));
     const PreparedWorkload prepared = prepare_workload(smaller, free);
     Shape ragged = shape_of(smaller, prepared, free);
     ragged.instructions = instructions_of(prepared, prepared.program);
@@ -234,6 +247,7 @@ void Planner::set_evaluation() {
   MachineParams free = params_;
   free.input.images = 0;
   free.host.examples_per_s = 0;
+  free.slow_hosts.clear();
   Arguments forward = hidden_;
   forward.workload.forward_only = true;
   const PreparedWorkload prepared = prepare_workload(forward, free);

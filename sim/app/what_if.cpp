@@ -25,9 +25,9 @@ namespace {
 /// "Free" is the end of a parameter's range: a rate that nothing reaches, a latency of 0.
 const std::vector<std::string> kHbmFree{"hbm.pin_mbps=1000000", "hbm.latency_cycles=0",
                                         "hbm.refresh_interval_ns=0"};
-const std::vector<std::string> kInfeedFree{"host.examples_per_s=0", "host.pcie_gb_per_s=1000000",
-                                           "host.pcie_latency_ns=0", "host.hand_over_us=0",
-                                           "host.hand_over_mb_per_s=0"};
+const std::vector<std::string> kInfeedFree{
+    "host.examples_per_s=0", "host.pcie_gb_per_s=1000000", "host.pcie_latency_ns=0",
+    "host.hand_over_us=0",   "host.hand_over_mb_per_s=0",  "slow_hosts="};
 const std::vector<std::string> kIciFree{"ici.link_mbps=1000000000", "ici.hop_latency_ns=0",
                                         "ici.local_latency_ns=0", "ici.slow_links="};
 constexpr std::uint32_t kMostMxus = 4;  // The instruction set names mxu0 to mxu3.
@@ -130,7 +130,7 @@ Arguments changed_by(const WhatIfQuestion& question, const Arguments& arguments)
   Arguments changed = arguments;
   if (question.compiles_anew) changed.compiler = "tpusim";
   changed.settings = together(arguments.settings, question.settings);
-  if (question.batch) changed.batch = question.batch;
+  if (question.batch) changed.set_batch(*question.batch);
   if (question.feature_multiple) changed.workload.feature_multiple = question.feature_multiple;
   return changed;
 }

@@ -73,6 +73,7 @@ frontend::Workload zoo_workload(const Arguments& arguments, const CoreChoice& ch
     }
     options.batch = *arguments.batch / choice.count;
   }
+  if (arguments.core_batch) options.batch = *arguments.core_batch;
   return frontend::build_workload(arguments.input, options);
 }
 
@@ -144,7 +145,7 @@ CoreChoice zoo_cores(const Arguments& arguments, const MachineParams& params) {
                                        const compiler::Target& target, std::int64_t batch) {
   throw WorkloadError(error.what() + largest_batch_text(batch, choice.count, [&](auto smaller) {
                         Arguments fewer = arguments;
-                        fewer.batch = smaller * choice.count;
+                        fewer.set_batch(smaller * choice.count);
                         compiler::PartitionedModule program;
                         program.module = zoo_workload(fewer, choice).module;
                         share_updates(arguments, program);
@@ -172,9 +173,9 @@ void prepare_zoo(const Arguments& arguments, const MachineParams& params,
 /// A program whose batch and number of cores are fixed.
 /// Of one that is a module only the padding of its products can be changed.
 void check_fixed(const Arguments& arguments, const std::string& what, bool is_module = false) {
-  if (arguments.batch) {
-    throw UsageError("--batch: " + arguments.input + " is " + what +
-                     " with a fixed batch; leave the option out");
+  if (arguments.batch || arguments.core_batch) {
+    throw UsageError(std::string(arguments.batch ? "--batch: " : "--core-batch: ") +
+                     arguments.input + " is " + what + " with a fixed batch; leave the option out");
   }
   for (const std::string& flag : arguments.workload_flags) {
     if (is_module && flag == "--feature-multiple") continue;

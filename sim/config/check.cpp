@@ -123,9 +123,23 @@ void check_part(const Configuration& configuration, const Work& work) {
   }
 }
 
+void check_host_range(const Configuration& configuration, std::uint32_t host,
+                      const std::string& name, double value) {
+  const Limits* limits = limits_of("host." + name);
+  TPU_CHECK(limits != nullptr, "no limits for host." << name);
+  if (value >= limits->minimum && value <= limits->maximum) return;
+  fail_at(configuration, "slow_hosts",
+          "expected " + number_text(limits->minimum) + " to " + number_text(limits->maximum) +
+              " of host." + name + ", found " + number_text(value) + " of host " +
+              std::to_string(host));
+}
+
 void check_slow_parts(const Configuration& configuration) {
   check_part(configuration, [&] {
     slow_chips(configuration.params);
+    for (const auto& [host, settings] : slow_hosts(configuration.params)) {
+      for (const auto& [name, value] : settings) check_host_range(configuration, host, name, value);
+    }
     IciRoutes(configuration.params);
   });
 }

@@ -90,8 +90,11 @@ constexpr Limits kLimits[] = {
     {"input.augment_us", 0, 1e12, ""},
     {"input.load_us", 0, 1e12, ""},
     {"input.workers", 0, 4096, "0: as many as the host has vCPUs"},
+    {"input.shuffle_examples", 0, 16777216, "0: none"},
     {"input.prefetch_batches", 0, 1024, ""},
     {"host.infeed_queue_batches", 1, 65536, ""},
+    {"host.infeed_queue_kib", 0, 4194304, "0: not bounded in bytes"},
+    {"host.outfeed_queue_kib", 0, 4194304, "0: none"},
     {"host.pcie_gb_per_s", 1, 1000000, ""},
     {"host.pcie_latency_ns", 0, 1000000000, ""},
 };

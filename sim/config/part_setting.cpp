@@ -37,6 +37,24 @@ std::string chip_setting(const MachineParams& params, std::string_view chip,
   return text_of(clocks);
 }
 
+/// A parameter of [host] of one host.
+std::string host_setting(const MachineParams& params, std::string_view host,
+                         const std::string& name, const std::string& value,
+                         const std::string& flag) {
+  std::uint32_t number = 0;
+  double read = 0;
+  if (!read_all(host, number)) {
+    throw ConfigurationError(flag + ": expected the number of a host, such as host[3], found \"" +
+                             std::string(host) + "\"");
+  }
+  if (!read_all(value, read)) {
+    throw ConfigurationError(flag + ": expected a number, found \"" + value + "\"");
+  }
+  HostSettings hosts = read_host_settings(params.slow_hosts);
+  hosts[number][name] = read;
+  return text_of(hosts);
+}
+
 std::string link_setting(const MachineParams& params, std::string_view chips,
                          const std::string& value, const std::string& flag) {
   std::uint32_t a = 0, b = 0;
@@ -76,9 +94,12 @@ std::optional<PartSetting> part_setting(const MachineParams& params, const std::
   if (kind == "link[].gb_per_s") {
     return PartSetting{"ici.slow_links", link_setting(params, which, value, flag)};
   }
+  if (kind.rfind("host[].", 0) == 0) {
+    return PartSetting{"slow_hosts", host_setting(params, which, kind.substr(7), value, flag)};
+  }
   throw ConfigurationError(flag +
-                           ": expected chip[NUMBER].clock_mhz or link[NUMBER-NUMBER].gb_per_s of "
-                           "single parts, found \"" +
+                           ": expected chip[NUMBER].clock_mhz, host[NUMBER].PARAMETER or "
+                           "link[NUMBER-NUMBER].gb_per_s of single parts, found \"" +
                            name + "\"");
 }
 

@@ -7,8 +7,9 @@
 
 namespace tpu::config {
 
-/// A setting of one part of the slice: `chip[3].clock_mhz=470`, `link[0-1].gb_per_s=10` (0: it is
-/// broken). The parameter that holds it, and its text with this setting in it.
+/// A setting of one part of the slice: `chip[3].clock_mhz=470`, `host[3].vcpus=4`,
+/// `link[0-1].gb_per_s=10` (0: it is broken). The parameter that holds it, and its text with this
+/// setting in it.
 struct PartSetting {
   std::string path;
   std::string text;

@@ -117,6 +117,8 @@ TEST(Errors, AWrongValueIsNamedWithItsFlag) {
   EXPECT_EQ(error("--batch", "99999999999999999999999"),
             "--batch: expected a whole number from 1 to 2147483648, found "
             "\"99999999999999999999999\"");
+  EXPECT_EQ(error("--core-batch", "0"),
+            "--core-batch: expected a whole number from 1 to 2147483648, found \"0\"");
   EXPECT_EQ(error("--batch", "8.5"),
             "--batch: expected a whole number from 1 to 2147483648, found \"8.5\"");
   EXPECT_EQ(error("--steps", "0"),

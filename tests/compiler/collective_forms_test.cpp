@@ -272,5 +272,33 @@ TEST(CollectiveForms, OneReplicaIsNotEnoughForAGather) {
       WorkloadError);
 }
 
+/// Groups of three and one, of one, two and one: an all-reduce keeps its shape whatever its group.
+TEST(CollectiveForms, AllReducesOverGroupsOfDifferentSizes) {
+  HloCheck integers = four_cores();
+  integers.least = -500000000;
+  integers.most = 500000000;
+  for (const char* groups :
+       {", replica_groups={{0,3,1},{2}}", ", replica_groups={{1},{3,0},{2}}"}) {
+    const std::string sum = std::string("all-reduce(x), to_apply=sum") + groups;
+    const std::string most = std::string("all-reduce(x), to_apply=most") + groups;
+    check_hlo(collective("f32[8,128]", "f32[8,128]", sum, true), four_cores());
+    check_hlo(collective("bf16[3,50]", "bf16[3,50]", sum, true), four_cores());
+    check_hlo(collective("f32[70,128]", "f32[70,128]", most, true), four_cores());
+    check_hlo(collective("s32[3,41,40]", "s32[3,41,40]", sum, true), integers);
+    check_hlo(collective("s32[7]", "s32[7]", most, true), integers);
+  }
+}
+
+TEST(CollectiveForms, OtherCollectivesOverGroupsOfDifferentSizesAreRefused) {
+  const std::string refusal =
+      refusal_of(collective("f32[8,128]", "f32[24,128]",
+                            "all-gather(x), dimensions={0}, replica_groups={{0,1,3},{2}}"),
+                 4);
+  EXPECT_NE(refusal.find("expected groups of equal size (of an all-reduce alone they may differ"),
+            std::string::npos)
+      << refusal;
+  EXPECT_NE(refusal.find("found one of 3 and one of 1"), std::string::npos) << refusal;
+}
+
 }  // namespace
 }  // namespace tpu::test::collective_forms_test

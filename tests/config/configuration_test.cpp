@@ -106,11 +106,13 @@ TEST(BuiltIn, EveryNumberOfEveryMachineHasASource) {
   }
 }
 
-TEST(BuiltIn, EveryFileOfTheFolderIsInTheProgram) {
+TEST(BuiltIn, EveryFileOfTheFoldersIsInTheProgram) {
   std::size_t count = 0;
-  const fs::path folder = fs::path(TPUSIM_SOURCE_DIR) / "models/configs";
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() == ".toml") ++count;
+  for (const char* const name : {"models/configs", "workloads/scenarios/datasets"}) {
+    const fs::path folder = fs::path(TPUSIM_SOURCE_DIR) / name;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() == ".toml") ++count;
+    }
   }
   EXPECT_EQ(built_in_files().size(), count);
 }
@@ -192,7 +194,8 @@ TEST(Configuration, AnUnknownKeyIsNamedWithItsPlaceAndTheNearest) {
             "result_queue_entries)");
   EXPECT_EQ(error_of("clock = 1\n"),
             "my.toml:1:1: no parameter \"clock\" at the top level; the nearest is "
-            "\"clock_mhz\" (there are: name, chip, clock_mhz, slow_chips, cores_per_chip, core, "
+            "\"clock_mhz\" (there are: name, chip, clock_mhz, slow_chips, slow_hosts, "
+            "cores_per_chip, core, "
             "hbm, dma, ici, host, input, base)");
 }
 
@@ -382,8 +385,31 @@ TEST(Setting, SingleChipsAndLinks) {
   EXPECT_EQ(error_of_setting("link[0-1].gb_per_s=-1"),
             "--set link[0-1].gb_per_s=-1: expected 0 (broken) to 125000 GB/s, found \"-1\"");
   EXPECT_EQ(error_of_setting("chip[1].hbm_gib=1"),
-            "--set chip[1].hbm_gib=1: expected chip[NUMBER].clock_mhz or "
-            "link[NUMBER-NUMBER].gb_per_s of single parts, found \"chip[1].hbm_gib\"");
+            "--set chip[1].hbm_gib=1: expected chip[NUMBER].clock_mhz, "
+            "host[NUMBER].PARAMETER or link[NUMBER-NUMBER].gb_per_s of single parts, found "
+            "\"chip[1].hbm_gib\"");
+}
+
+TEST(Setting, SingleHosts) {
+  Configuration configuration = load_configuration("v3-32");
+  apply_setting(configuration, "host[3].vcpus=4");
+  apply_setting(configuration, "host[3].storage_mb_per_s=12.5");
+  apply_setting(configuration, "host[3].vcpus=8");
+  EXPECT_EQ(configuration.params.slow_hosts, "3.storage_mb_per_s=12.5 3.vcpus=8");
+  EXPECT_EQ(configuration.origins["slow_hosts"].where, "--set host[3].vcpus=8");
+  EXPECT_NO_THROW(check(configuration));
+  EXPECT_EQ(parse_configuration(to_toml(configuration), "back.toml").params.slow_hosts,
+            configuration.params.slow_hosts);
+  EXPECT_EQ(error_of_setting("host[1].vcpus=4"),
+            "--set host[1].vcpus=4: slow_hosts: expected hosts below 1 (2x2, a host for 4 chips), "
+            "found host 1");
+  EXPECT_EQ(error_of_setting("host[0].vcpus=0"),
+            "--set host[0].vcpus=0: slow_hosts: expected 1 to 4096 of host.vcpus, found 0 of host "
+            "0");
+  EXPECT_EQ(error_of_setting("host[x].vcpus=4"),
+            "--set host[x].vcpus=4: expected the number of a host, such as host[3], found \"x\"");
+  EXPECT_EQ(error_of_setting("host[0].vcpus=many"),
+            "--set host[0].vcpus=many: expected a number, found \"many\"");
 }
 
 TEST(Setting, AValueOfTheCommandLineWins) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "isa/generation.h"
+#include "isa/mirror_image.h"
 
 namespace tpu::isa::topology_test {
 namespace {
@@ -222,6 +223,26 @@ TEST(Topology, ARingOfAnyOfItsSizesVisitsItsChipsByLinks) {
       EXPECT_TRUE(!closes || last == 1) << topology.text() << ", " << count;
     }
   }
+}
+
+TEST(Topology, MirrorImagesHaveOneChipInCommon) {
+  const Topology mesh({{{4, false}, {6, false}, {1, false}}});
+  const auto at = [](const Topology& of, std::uint32_t x, std::uint32_t y) {
+    return of.chip_at({x, y, 0});
+  };
+  for (const std::uint32_t x : {1u, 2u}) {
+    for (const std::uint32_t y : {2u, 3u}) {
+      EXPECT_EQ(mirror_image(mesh, at(mesh, x, y)), at(mesh, 1, 2)) << x << ' ' << y;
+    }
+  }
+  EXPECT_NE(mirror_image(mesh, at(mesh, 0, 2)), mirror_image(mesh, at(mesh, 1, 2)));
+  // Along a side whose ends are linked every place is as good as another.
+  const Topology wrapped({{{4, true}, {6, false}, {1, false}}});
+  EXPECT_EQ(mirror_image(wrapped, at(wrapped, 3, 4)), at(wrapped, 0, 1));
+  const Topology square({{{4, false}, {4, false}, {1, false}}});
+  EXPECT_TRUE(is_square(square));
+  EXPECT_FALSE(is_square(mesh));
+  EXPECT_EQ(mirror_image(square, at(square, 1, 3), true), at(square, 0, 1));
 }
 
 TEST(Generation, SidesAsLongAsThePodsAreRings) {

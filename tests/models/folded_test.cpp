@@ -10,6 +10,7 @@
 
 #include "models/network/folded_network.h"
 #include "models/network/ici_routes.h"
+#include "models/slow_parts.h"
 #include "sim/base/error.h"
 #include "tests/models/random_exchanges.h"
 #include "tests/models/test_program.h"
@@ -20,11 +21,20 @@ namespace {
 using test::program_of;
 using test::RandomExchanges;
 
-/// Now and then a chip of a slower clock, slow links, a broken one.
+/// Now and then a chip of a slower clock, a slow host, short queues, slow links, a broken one.
 void slow_down(MachineParams& params, std::mt19937& random) {
   if (random() % 3 == 0) {
     params.slow_chips =
         std::to_string(random() % params.chips()) + "=" + std::to_string(100 + random() % 840);
+  }
+  if (random() % 3 == 0) {
+    const std::uint32_t hosts = host_count(params);
+    params.slow_hosts = std::to_string(random() % hosts) + ".examples_per_s=2e5 " +
+                        std::to_string(random() % hosts) + ".pcie_latency_ns=5000";
+  }
+  if (random() % 4 == 0) {
+    params.host.infeed_queue_kib = 4 + random() % 40;
+    params.host.outfeed_queue_kib = 1 + random() % 16;
   }
   const isa::Topology slice = params.topology();
   const std::uint32_t links = random() % 2 == 0 ? 6 : 0;

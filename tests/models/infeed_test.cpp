@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/host/infeed_queue.h"
+#include "models/host/outfeed_queue.h"
 #include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
@@ -322,10 +323,11 @@ TEST(Infeed, EachChipHasAPcieLinkOfItsOwn) {
 }
 
 TEST(InfeedQueue, APlaceIsFreeWhenTheLastGranuleOfItsBatchIsTaken) {
-  InfeedQueue queue(1, 8);
+  InfeedQueue queue({1, 0}, 8);
   EXPECT_TRUE(queue.has_place());
   queue.take_place();
-  queue.deliver();
+  queue.take_room(8);
+  queue.deliver(8);
   for (const std::uint64_t granules : {3u, 4u}) {
     queue.request(granules, granules);
     ASSERT_TRUE(queue.next());
@@ -334,6 +336,78 @@ TEST(InfeedQueue, APlaceIsFreeWhenTheLastGranuleOfItsBatchIsTaken) {
   queue.request(1, 1);
   ASSERT_TRUE(queue.next());
   EXPECT_TRUE(queue.has_place());
+}
+
+/// When the last piece of a batch of 1 MiB is there, which leaves in pieces of a quarter of the
+/// queue: the wire is free behind the piece before, and there is room when the DMA, which waits,
+/// has the piece that came four before.
+std::uint64_t last_piece(std::uint64_t queue_bytes) {
+  std::vector<std::uint64_t> there;
+  double free = 0;
+  for (std::uint64_t piece = 0; piece < 4 * kBatchBytes / queue_bytes; ++piece) {
+    const std::uint64_t room = piece < 4 ? 0 : there[piece - 4];
+    free = std::max(free, static_cast<double>(room)) +
+           static_cast<double>(queue_bytes) / 4 * 940 / 15000;
+    there.push_back(up(free) + kPcieLatency);
+  }
+  return there.back();
+}
+
+TEST(Infeed, ABatchPassesAShortQueueInPieces) {
+  for (const std::uint32_t kib : {8u, 64u, 1024u}) {
+    MachineParams params;
+    params.host.infeed_queue_kib = kib;
+    const RunResult result = test::run(taker(0), steps(1, {0}), params);
+    EXPECT_EQ(result.cycles, batch_written(last_piece(kib * 1024)) + 2) << kib;
+  }
+  // Of 32 KiB the wire is busy with four pieces up to cycle 2053, and the first is there in 1454.
+  EXPECT_EQ(last_piece(32768), pcie_cycles(kBatchBytes));
+  EXPECT_GT(last_piece(8192), pcie_cycles(kBatchBytes) + 50000);
+}
+
+TEST(InfeedQueue, HasRoomForSoManyBytesAndGivesThemToTheFirstThatWaits) {
+  InfeedQueue queue({4, 10}, 8);
+  EXPECT_TRUE(queue.has_room(10));
+  queue.take_room(8);
+  EXPECT_FALSE(queue.has_room(3));
+  EXPECT_TRUE(queue.has_room(2));
+  queue.take_place();
+  queue.request(8, 7);
+  queue.deliver(5);
+  EXPECT_FALSE(queue.next());
+  EXPECT_TRUE(queue.has_room(7));  // Five are taken already.
+  queue.deliver(3);
+  const auto done = queue.next();
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->token, 7u);
+  EXPECT_TRUE(queue.has_room(10));
+}
+
+TEST(OutfeedQueue, ADmaIsDoneWhenItsLastBytesHaveRoom) {
+  OutfeedQueue queue(100);
+  EXPECT_EQ(queue.enter(0, 100, 0, 100), 0u);      // All of it has room.
+  EXPECT_EQ(queue.enter(0, 100, 100, 200), 100u);  // When the first hundred have left.
+  // 150 have to leave: the first hundred, and half of the second.
+  EXPECT_EQ(queue.enter(50, 50, 200, 250), 150u);
+  // More than it holds: all but a hundred have to be on their way.
+  EXPECT_EQ(queue.enter(1000, 400, 1000, 1400), 1300u);
+}
+
+/// 64 KiB at 15000 / 940 bytes a cycle; the DMA ends when all but 16 KiB of them have left.
+TEST(Outfeed, AQueueEndsTheDmaEarlier) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_outfeed 0, 64, 1 }
+  { dma.done.wait 1, 64 }
+)");
+  const RunResult none = test::run(program);
+  MachineParams params;
+  params.host.outfeed_queue_kib = 16;
+  const std::uint64_t wire = up(65536.0 * 940 / 15000);
+  EXPECT_EQ(test::run(program, test::on_core(0), params).cycles,
+            none.cycles - wire - kPcieLatency + up(static_cast<double>(wire) * 48 / 64));
+  params.host.outfeed_queue_kib = 64;
+  EXPECT_EQ(test::run(program, test::on_core(0), params).cycles, none.cycles - wire - kPcieLatency);
 }
 
 }  // namespace

@@ -475,5 +475,48 @@ TEST(HandOver, AccountsOfTheHostAddUp) {
   EXPECT_TRUE(is_found);
 }
 
+/// A file is read in 1 ms behind 2 ms of latency; a buffer of ten is full behind ten of them, and
+/// the next example leaves it behind one more.
+TEST(Loader, AShuffleBufferIsFullBeforeTheFirstExampleLeavesIt) {
+  MachineParams params = thread_bound(4);
+  params.host.storage_latency_us = 2000;
+  params.host.storage_mb_per_s = 100;
+  params.input.shuffle_examples = 10;
+  Loader loader(params, 1, 1000);
+  const double thread = 0.001 * kCyclesPerSecond;
+  EXPECT_NEAR(static_cast<double>(loader.make(0)), 0.012 * kCyclesPerSecond + thread, 10);
+  EXPECT_NEAR(static_cast<double>(loader.make(0)), 0.013 * kCyclesPerSecond + thread, 10);
+  const double rate = rate_of(params);
+  params.input.shuffle_examples = 0;
+  EXPECT_NEAR(rate, rate_of(params), 1);
+}
+
+TEST(Loader, AShuffleBufferTakesRam) {
+  MachineParams params = thread_bound(4);
+  params.host.ram_gib = 1;
+  params.input.images = 100000;
+  params.input.shuffle_examples = 50000;  // Of 100,000 bytes each.
+  EXPECT_EQ(shuffle_bytes(params, 1000), 5e9);
+  EXPECT_EQ(loader_ram_bytes(params, 64, 1000), 5e9 + bytes_made_ahead(params, 64, 1000));
+  try {
+    Loader(params, 64, 1000);
+    FAIL() << "no error";
+  } catch (const ConfigurationError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("a shuffle buffer of 4.66 GiB"), std::string::npos) << text;
+  }
+  params.input.images = 1000;  // It holds no more than there are.
+  EXPECT_EQ(shuffle_bytes(params, 1000), 1e8);
+  // Files that stay in RAM have what it leaves.
+  params.input.page_cache = true;
+  const double gib = 1024.0 * 1024 * 1024;
+  params.input.images = 100000;
+  params.input.shuffle_examples = 5000;
+  EXPECT_NEAR(page_cache_of(params, 1000, 64).held(),
+              (gib - 5e8 - bytes_made_ahead(params, 64, 1000)) / 1e10, 1e-9);
+  params.input.reader = "worker";
+  EXPECT_THROW(Loader(params, 64, 1000), ConfigurationError);
+}
+
 }  // namespace
 }  // namespace tpu::loader_test

@@ -112,6 +112,8 @@ MachineParams rhythms(std::mt19937& random) {
   params.clock_mhz = static_cast<std::uint32_t>(one_of({900, 940, 1000}));
   params.host.examples_per_s = one_of({0, 1e6, 2e6, 500000, 1234567.5});
   params.host.infeed_queue_batches = static_cast<std::uint32_t>(one_of({1, 2, 4}));
+  params.host.infeed_queue_kib = static_cast<std::uint32_t>(one_of({0, 0, 6, 64}));
+  params.host.outfeed_queue_kib = static_cast<std::uint32_t>(one_of({0, 0, 2, 64}));
   params.host.hand_over_us = one_of({0, 0, 1.5, 40});
   params.host.hand_over_mb_per_s = one_of({0, 0, 5000});
   return params;

@@ -331,5 +331,65 @@ TEST(IciRoutes, EveryPairHasAWayOverSoundLinks) {
   EXPECT_GT(around, 1000u);
 }
 
+/// Two hosts of four chips, and a batch of 1 MiB for a core of each.
+TEST(SlowHost, FeedsItsOwnChipsAtItsOwnRate) {
+  isa::Program program = test::program_of(R"(
+kernel top
+  { dma.infeed_to_hbm 1024, 0, 1 }
+  { dma.done.wait 1, 1024 }
+)");
+  program.infeed_bytes = 1 << 20;
+  program.examples_per_core = 128;
+  MachineParams params;
+  params.ici.mesh_x = 4;
+  RunOptions options;
+  options.cores = {0, 8};
+  const RunResult before = test::run(program, options, params);
+  params.slow_hosts = "1.examples_per_s=100000 1.pcie_latency_ns=2000";
+  const RunResult after = test::run(program, options, params);
+  EXPECT_EQ(after.cores[0].end_cycle, before.cores[0].end_cycle);
+  // What a host with these values takes that is the only one.
+  params.slow_hosts.clear();
+  params.host.examples_per_s = 100000;
+  params.host.pcie_latency_ns = 2000;
+  options.cores = {0};
+  EXPECT_EQ(after.cores[1].end_cycle, test::run(program, options, params).cores[0].end_cycle);
+  EXPECT_GT(after.cores[1].end_cycle, after.cores[0].end_cycle + 1000000);
+}
+
+TEST(SlowHost, TheOthersStayAsTheyAre) {
+  MachineParams params;
+  params.ici.mesh_x = 4;
+  params.slow_hosts = "1.vcpus=4 1.storage_mb_per_s=0.5";
+  EXPECT_EQ(host_count(params), 2u);
+  EXPECT_EQ(as_host(params, 0).host.vcpus, params.host.vcpus);
+  EXPECT_EQ(as_host(params, 1).host.vcpus, 4u);
+  EXPECT_EQ(as_host(params, 1).host.storage_mb_per_s, 0.5);
+  EXPECT_EQ(kinds_of_host(params).size(), 2u);
+  EXPECT_EQ(text_of(read_host_settings(params.slow_hosts)), "1.storage_mb_per_s=0.5 1.vcpus=4");
+}
+
+TEST(SlowHost, WhatTheSliceDoesNotHaveIsRefused) {
+  const auto error_of_hosts = [](const std::string& text) -> std::string {
+    MachineParams params;
+    params.slow_hosts = text;
+    try {
+      slow_hosts(params);
+    } catch (const ConfigurationError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(error_of_hosts("0.vcpus=4"), "");
+  EXPECT_EQ(error_of_hosts("1.vcpus=4"),
+            "slow_hosts: expected hosts below 1 (2x2, a host for 4 chips), found host 1");
+  EXPECT_EQ(error_of_hosts("0.vcpus=4.5"),
+            "slow_hosts: expected a whole number of vcpus, found 4.5");
+  EXPECT_EQ(error_of_hosts("0:vcpus=4"),
+            "slow_hosts: expected HOST.PARAMETER=VALUE, such as 3.vcpus=4, found \"0:vcpus=4\"");
+  EXPECT_EQ(error_of_hosts("0.chips=2").substr(0, 61),
+            "slow_hosts: expected a parameter of one host (examples_per_s,");
+}
+
 }  // namespace
 }  // namespace tpu::slow_parts_test

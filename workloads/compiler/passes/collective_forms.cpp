@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "isa/instruction.h"
 #include "sim/base/error.h"
@@ -48,6 +49,12 @@ class Collectives {
   /// The operands, and the arrays of those that are tuples.
   std::vector<Id> arrays_of(const HloInstruction& permute);
   void visit_all_reduce(Id id);
+  /// One array, combined over the groups.
+  Id reduced(HloOpcode opcode, Id operand);
+  /// The same over groups of different sizes.
+  Id reduced_in_rows(HloOpcode opcode, Id operand);
+  /// Which of groups_ this replica is in, s32.
+  Id own_group();
   /// Arrays [members, ...] of one value, combined by a binary operation.
   Id combined(HloOpcode opcode, Id all);
   Id reduced_whole(HloOpcode opcode, Id operand);
@@ -78,6 +85,7 @@ class Collectives {
   std::int64_t replicas_;
   std::int64_t members_ = 1;                            ///< Of a group of the collective at hand.
   std::vector<std::vector<std::int64_t>> groups_ = {};  ///< Empty: all are one.
+  bool are_uneven_ = false;                             ///< Groups of different sizes.
   std::string ring_;                                    ///< Attributes of its ring.
 };
 
@@ -89,6 +97,9 @@ void Collectives::use_groups(Id id) {
   const std::string fault = has_groups ? fault_of_groups(collective, replicas_) : "";
   if (!fault.empty()) refuse(fault);
   members_ = groups_.empty() ? replicas_ : static_cast<std::int64_t>(groups_[0].size());
+  are_uneven_ = std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return static_cast<std::int64_t>(group.size()) != members_;
+  });
   ring_ = collective.raw_attributes.get();
 }
 
@@ -341,28 +352,100 @@ Id Collectives::reduced_in_parts(HloOpcode opcode, Id operand) {
   return edit_.reshape(edit_.slice(all, {0}, {elements}), extents);
 }
 
-/// Other operations than a sum of floating values.
+/// What changes nothing where it is combined.
+double neutral(HloOpcode opcode, ElementType type) {
+  const bool is_floating = type == ElementType::kF32 || type == ElementType::kBf16;
+  switch (opcode) {
+    case HloOpcode::kMaximum:
+      if (is_floating) return -HUGE_VAL;
+      return type == ElementType::kS32 ? std::numeric_limits<std::int32_t>::min() : 0;
+    case HloOpcode::kMinimum:
+      if (is_floating) return HUGE_VAL;
+      if (type == ElementType::kPred) return 1;
+      return type == ElementType::kS32 ? std::numeric_limits<std::int32_t>::max()
+                                       : std::numeric_limits<std::uint32_t>::max();
+    case HloOpcode::kAnd:
+      if (type == ElementType::kPred) return 1;
+      return type == ElementType::kS32 ? -1.0 : std::numeric_limits<std::uint32_t>::max();
+    default:
+      return 0;
+  }
+}
+
+Id Collectives::own_group() {
+  std::vector<float> group_of(static_cast<std::size_t>(replicas_));
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (const std::int64_t member : groups_[g]) {
+      group_of[static_cast<std::size_t>(member)] = static_cast<float>(g);
+    }
+  }
+  const Extents extents = {replicas_};
+  const Id is_me = edit_.compare(edit_.iota(ElementType::kS32, extents, 0),
+                                 edit_.broadcast(replica(), extents, {}), ComparisonDirection::kEq);
+  const Id mine = edit_.select(is_me, edit_.numbers(extents, group_of),
+                               edit_.splat(ElementType::kF32, extents, 0));
+  return edit_.convert(edit_.reduce(mine, HloOpcode::kAdd, {0}, 0), ElementType::kS32);
+}
+
+/// Each group has a row of an array, the rows of other groups hold what changes nothing, and all
+/// replicas combine all rows: as many times the bytes as there are groups.
+Id Collectives::reduced_in_rows(HloOpcode opcode, Id operand) {
+  const ElementType type = edit_.shape(operand).type;
+  const auto rows = static_cast<std::int64_t>(groups_.size());
+  Extents extents = edit_.dimensions(operand), places;
+  extents.insert(extents.begin(), rows);
+  for (std::size_t i = 1; i < extents.size(); ++i) places.push_back(static_cast<std::int64_t>(i));
+  const Id is_own =
+      edit_.compare(edit_.iota(ElementType::kS32, extents, 0),
+                    edit_.broadcast(own_group(), extents, {}), ComparisonDirection::kEq);
+  const Id nothing = edit_.splat(type, extents, neutral(opcode, type));
+  const Id row = edit_.select(is_own, edit_.broadcast(operand, extents, places), nothing);
+  groups_.clear();
+  ring_.clear();
+  are_uneven_ = false;
+  members_ = replicas_;
+  const Id all = reduced(opcode, row);
+  members_ = rows;
+  const Id own = combined(opcode, edit_.select(is_own, all, nothing));
+  members_ = replicas_;
+  return own;
+}
+
+Id Collectives::reduced(HloOpcode opcode, Id operand) {
+  const ElementType type = edit_.shape(operand).type;
+  if (opcode == HloOpcode::kAdd && (type == ElementType::kF32 || type == ElementType::kBf16)) {
+    HloInstruction sum = edit_.start(HloOpcode::kAllReduce, {operand}, edit_.shape(operand));
+    sum.called = {edit_.scalar_computation(opcode, type)};
+    return edit_.append_instruction(std::move(sum));
+  }
+  const bool is_small = edit_.shape(operand).element_count() < kSmallestParted * members_;
+  return is_small ? reduced_whole(opcode, operand) : reduced_in_parts(opcode, operand);
+}
+
+/// Other operations than a sum of floating values, and groups of different sizes.
 void Collectives::visit_all_reduce(Id id) {
   const HloInstruction reduce = at(id);
   const hlo::Computation& reducer = module_.computation(reduce.called.at(0));
-  HloOpcode opcode = reducer.at(reducer.root).opcode;
-  const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
+  const HloOpcode opcode = reducer.at(reducer.root).opcode;
   bool all_floating = true;
   for (Id operand : reduce.operands) {
     const ElementType type = edit_.shape(operand).type;
     all_floating = all_floating && (type == ElementType::kF32 || type == ElementType::kBf16);
   }
-  if (opcode == HloOpcode::kAdd && all_floating) return;
+  if (opcode == HloOpcode::kAdd && all_floating && !are_uneven_) return;
+  const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
   const bool is_logic = opcode == HloOpcode::kAnd || opcode == HloOpcode::kOr;
   if (!is_extreme && !is_logic && opcode != HloOpcode::kAdd) {
     refuse("expected a sum, maximum, minimum, and, or");
   }
   std::vector<Id> results;
   edit_.stand_for(id);
+  const std::vector<std::vector<std::int64_t>> groups = groups_;
+  const bool are_uneven = are_uneven_;
   for (Id operand : reduce.operands) {
     const ElementType type = edit_.shape(operand).type;
-    const bool is_small = edit_.shape(operand).element_count() < kSmallestParted * members_;
-    const Id result = is_small ? reduced_whole(opcode, operand) : reduced_in_parts(opcode, operand);
+    groups_ = groups;
+    const Id result = are_uneven ? reduced_in_rows(opcode, operand) : reduced(opcode, operand);
     results.push_back(edit_.convert(result, type));
   }
   finish(id, results);
@@ -411,7 +494,7 @@ void Collectives::visit(Id id) {
   edit_.stand_for(id);
   if (opcode == HloOpcode::kPartitionId || opcode == HloOpcode::kReplicaId) return visit_id(id);
   use_groups(id);
-  if (members_ == 1) return keep(id);
+  if (members_ == 1 && !are_uneven_) return keep(id);
   if (opcode == HloOpcode::kAllReduce) return visit_all_reduce(id);
   switch (opcode) {
     case HloOpcode::kAllGather:

@@ -187,15 +187,26 @@ std::string fault_of_groups(const HloInstruction& instruction, std::int64_t repl
   const std::vector<std::vector<std::int64_t>>& groups = instruction.replica_groups;
   if (groups.empty()) return "";
   std::set<std::int64_t> seen;
-  bool is_even = true;
+  bool is_even = true, is_known = true;
+  std::size_t other = 0;
   for (const std::vector<std::int64_t>& group : groups) {
-    is_even = is_even && group.size() == groups[0].size();
+    if (group.size() != groups[0].size()) {
+      is_even = false;
+      other = group.size();
+    }
     for (std::int64_t replica : group) {
-      is_even = is_even && replica >= 0 && replica < replicas && seen.insert(replica).second;
+      is_known = is_known && replica >= 0 && replica < replicas && seen.insert(replica).second;
     }
   }
-  if (is_even && static_cast<std::int64_t>(seen.size()) == replicas) return "";
-  return "expected groups of equal size with each of the " + std::to_string(replicas) +
+  const bool covers_all = static_cast<std::int64_t>(seen.size()) == replicas;
+  if (is_known && covers_all) {
+    const bool may_differ = instruction.opcode == HloOpcode::kAllReduce;
+    if (is_even || may_differ) return "";
+    return "expected groups of equal size (of an all-reduce alone they may differ, for its result "
+           "has the shape of its operand whatever its group), found one of " +
+           std::to_string(groups[0].size()) + " and one of " + std::to_string(other);
+  }
+  return "expected groups with each of the " + std::to_string(replicas) +
          " replicas that it is compiled for in one, found " + std::to_string(groups.size()) +
          (groups.size() == 1 ? " group of " : " groups, the first of ") +
          std::to_string(groups[0].size());
