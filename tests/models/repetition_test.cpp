@@ -202,7 +202,7 @@ TEST(Repetition, CountsEverythingOfACoreByItself) {
     if (counted.repeats) ++repeat;
   }
   if (programs() < 100) return;  // Too few to say how many repeat.
-  EXPECT_GT(repeat, programs() / 4);
+  EXPECT_GT(repeat, programs() / 5);
 }
 
 /// Steps of which one, later on, takes other cycles; what knows that goes on changing until then.
