@@ -4,6 +4,7 @@
 #include <map>
 
 #include "models/host/loader.h"
+#include "models/slow_parts.h"
 #include "traces/program_tables.h"
 
 namespace tpu::traces {
@@ -27,21 +28,26 @@ double taken_per_s(const RunRecord& record) {
 }  // namespace
 
 std::vector<HostStage> host_stages(const RunRecord& record) {
-  const HostParams& host = record.params.host;  // Of hosts that nobody named.
-  if (record.infeed_bytes == 0 || record.examples_per_core == 0 || host.chips == 0) return {};
+  if (record.infeed_bytes == 0 || record.examples_per_core == 0 || record.params.host.chips == 0) {
+    return {};
+  }
   const std::uint64_t on_host =
       record.infeed_host_bytes > 0 ? record.infeed_host_bytes : record.infeed_bytes;
   const double bytes = static_cast<double>(on_host) / static_cast<double>(record.examples_per_core);
   const double taken = taken_per_s(record);
+  const std::size_t a_host = std::size_t{record.params.host.chips} * record.params.cores_per_chip;
+  const std::uint64_t examples =
+      record.examples_per_core * std::min(a_host, record.core_numbers.size());
+  const std::uint64_t example_bytes = on_host / record.examples_per_core;
+  // Of hosts that differ the slowest: all chips wait for it.
+  const MachineParams params =
+      as_host(record.params, slowest_host(record.params, example_bytes, examples));
+  const HostParams& host = params.host;
   std::vector<HostStage> stages;
   if (host.examples_per_s > 0) {
     stages.push_back({"stated rate", host.examples_per_s, taken});
   } else {
-    const std::size_t a_host = std::size_t{host.chips} * record.params.cores_per_chip;
-    const std::uint64_t examples =
-        record.examples_per_core * std::min(a_host, record.core_numbers.size());
-    for (const LoaderStage& stage :
-         loader_stages(record.params, on_host / record.examples_per_core, examples)) {
+    for (const LoaderStage& stage : loader_stages(params, example_bytes, examples)) {
       stages.push_back({stage.name, stage.examples_per_s, taken});
     }
   }

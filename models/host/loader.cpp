@@ -6,6 +6,7 @@
 
 #include "models/host/hand_over.h"
 #include "models/host/part_names.h"
+#include "models/slow_parts.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -160,6 +161,28 @@ std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_
                                                   params.host.network_mb_per_s > 0)});
   }
   return stages;
+}
+
+double host_rate(const MachineParams& params, std::uint64_t example_bytes, std::uint64_t examples) {
+  if (params.host.examples_per_s > 0) return params.host.examples_per_s;
+  double least = HUGE_VAL;
+  for (const LoaderStage& stage : loader_stages(params, example_bytes, examples)) {
+    least = std::min(least, stage.examples_per_s);
+  }
+  return least;
+}
+
+std::uint32_t slowest_host(const MachineParams& params, std::uint64_t example_bytes,
+                           std::uint64_t examples) {
+  std::uint32_t slowest = 0;
+  double least = HUGE_VAL;
+  for (std::uint32_t host = 0; host < host_count(params); ++host) {
+    const double rate = host_rate(as_host(params, host), example_bytes, examples);
+    if (rate >= least) continue;
+    least = rate;
+    slowest = host;
+  }
+  return slowest;
 }
 
 Loader::Loader(const MachineParams& params, std::uint64_t examples, std::uint64_t bytes)

@@ -90,6 +90,12 @@ struct LoaderStage {
 /// describe one.
 std::vector<LoaderStage> loader_stages(const MachineParams& params, std::uint64_t example_bytes,
                                        std::uint64_t examples);
+/// Examples a second that a host makes at the most, as it says or by its slowest stage; infinite
+/// where nothing is said of it.
+double host_rate(const MachineParams& params, std::uint64_t example_bytes, std::uint64_t examples);
+/// The number of the host that makes the fewest.
+std::uint32_t slowest_host(const MachineParams& params, std::uint64_t example_bytes,
+                           std::uint64_t examples);
 /// What an example of `example_bytes` where it enters the batch costs a thread, in seconds.
 struct ThreadWork {
   double load = 0;  ///< Out of the page cache, out of a cache of prepared examples.

@@ -45,30 +45,6 @@ std::string rate(double examples_per_s) {
   return report::short_number(examples_per_s) + " examples/s";
 }
 
-/// The rate of a host, if it has one.
-double host_rate(const MachineParams& params, std::uint64_t bytes, std::uint64_t examples) {
-  if (params.host.examples_per_s > 0) return params.host.examples_per_s;
-  double least = HUGE_VAL;
-  for (const LoaderStage& stage : loader_stages(params, bytes, examples)) {
-    least = std::min(least, stage.examples_per_s);
-  }
-  return least;
-}
-
-/// The number of the slowest host.
-std::uint32_t slowest_host(const MachineParams& params, std::uint64_t bytes,
-                           std::uint64_t examples) {
-  std::uint32_t slowest = 0;
-  double least = HUGE_VAL;
-  for (std::uint32_t host = 0; host < host_count(params); ++host) {
-    const double rate = host_rate(as_host(params, host), bytes, examples);
-    if (rate >= least) continue;
-    least = rate;
-    slowest = host;
-  }
-  return slowest;
-}
-
 LoaderStage slowest(const MachineParams& params, std::uint64_t bytes, std::uint64_t examples) {
   const std::vector<LoaderStage> stages = loader_stages(params, bytes, examples);
   return *std::min_element(stages.begin(), stages.end(), [](const auto& a, const auto& b) {

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <queue>
 #include <random>
 #include <set>
 
 #include "isa/dma_descriptor.h"
 #include "models/core/core_clock.h"
+#include "models/host/loader.h"
 #include "models/network/ici_router.h"
 #include "models/network/ici_routes.h"
 #include "tests/models/test_program.h"
@@ -367,6 +369,22 @@ TEST(SlowHost, TheOthersStayAsTheyAre) {
   EXPECT_EQ(as_host(params, 1).host.storage_mb_per_s, 0.5);
   EXPECT_EQ(kinds_of_host(params).size(), 2u);
   EXPECT_EQ(text_of(read_host_settings(params.slow_hosts)), "1.storage_mb_per_s=0.5 1.vcpus=4");
+}
+
+/// A thread takes an example in a millisecond.
+TEST(SlowHost, TheSlowestHasTheLowestRate) {
+  MachineParams params;
+  params.ici.mesh_x = 8;
+  params.host.vcpus = 8;
+  EXPECT_EQ(host_rate(params, 1000, 64), HUGE_VAL);
+  params.input.images = 1000;
+  params.input.augment_us = 1000;
+  EXPECT_NEAR(host_rate(params, 1000, 64), 8000, 1e-6);
+  EXPECT_EQ(slowest_host(params, 1000, 64), 0u);
+  params.slow_hosts = "1.vcpus=4 2.examples_per_s=5000 3.vcpus=16";
+  EXPECT_EQ(slowest_host(params, 1000, 64), 1u);
+  params.slow_hosts = "1.vcpus=4 2.examples_per_s=3000 3.vcpus=16";
+  EXPECT_EQ(slowest_host(params, 1000, 64), 2u);
 }
 
 TEST(SlowHost, WhatTheSliceDoesNotHaveIsRefused) {

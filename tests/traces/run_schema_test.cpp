@@ -150,6 +150,8 @@ TEST(HostStages, TheRateIsThatOfTheChipsTheCapacityThatOfTheStage) {
   ASSERT_EQ(stages.size(), 4u);
   EXPECT_EQ(stages[1].name, "decode and augment");
   EXPECT_NEAR(stages[1].capacity, 96 * 1000.0, 1);
+  record.params.slow_hosts = "0.vcpus=4";
+  EXPECT_NEAR(host_stages(record)[1].capacity, 4 * 1000.0, 1);
   record.infeed_bytes = 0;
   EXPECT_TRUE(host_stages(record).empty());
 }
