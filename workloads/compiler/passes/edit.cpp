@@ -103,6 +103,9 @@ std::vector<InstructionId> operands_first(const Computation& computation,
 
 void tidy(Computation& computation) {
   const std::vector<InstructionId> order = operands_first(computation, reached(computation));
+  const bool is_tidy =
+      order.size() == computation.instructions.size() && std::is_sorted(order.begin(), order.end());
+  if (is_tidy) return;
   std::vector<InstructionId> new_id(computation.instructions.size(), -1);
   std::vector<HloInstruction> kept;
   kept.reserve(order.size());
@@ -174,12 +177,22 @@ class KeyWriter {
     number(value.size());
     key_ += value;
   }
+  void bytes(const std::vector<std::uint8_t>& values) {
+    number(values.size());
+    key_.append(values.begin(), values.end());
+  }
   void shape(const hlo::Shape& shape) {
     number(shape.type);
     list(shape.dimensions);
     list(shape.layout.minor_to_major);
     number(shape.elements.size());
     for (const hlo::Shape& element : shape.elements) this->shape(element);
+  }
+  /// What `write` writes of a value that few instructions have.
+  template <class Boxed, class Write>
+  void boxed(const Boxed& value, Write write) {
+    key_ += value.is_set() ? '\1' : '\0';
+    if (value.is_set()) write(value.get());
   }
   std::string take() { return std::move(key_); }
 
@@ -190,18 +203,23 @@ class KeyWriter {
 void write_windows(KeyWriter& key, const HloInstruction& instruction) {
   key.number(instruction.window.size());
   for (const hlo::WindowDimension& d : instruction.window) {
-    key.list(std::vector<std::int64_t>{d.size, d.stride, d.padding_low, d.padding_high,
-                                       d.base_dilation, d.window_dilation, d.reversal});
+    for (std::int64_t value : {d.size, d.stride, d.padding_low, d.padding_high, d.base_dilation,
+                               d.window_dilation, std::int64_t{d.reversal}}) {
+      key.number(value);
+    }
   }
-  const hlo::ConvolutionDimensions& c = instruction.convolution;
-  key.list(std::vector<std::int64_t>{c.input_batch, c.input_feature, c.kernel_input_feature,
-                                     c.kernel_output_feature, c.output_batch, c.output_feature});
-  key.list(c.input_spatial);
-  key.list(c.kernel_spatial);
-  key.list(c.output_spatial);
+  key.boxed(instruction.convolution, [&key](const hlo::ConvolutionDimensions& c) {
+    for (std::int64_t value : {c.input_batch, c.input_feature, c.kernel_input_feature,
+                               c.kernel_output_feature, c.output_batch, c.output_feature}) {
+      key.number(value);
+    }
+    key.list(c.input_spatial);
+    key.list(c.kernel_spatial);
+    key.list(c.output_spatial);
+  });
   key.number(instruction.padding.size());
   for (const hlo::PaddingDimension& d : instruction.padding) {
-    key.list(std::vector<std::int64_t>{d.low, d.high, d.interior});
+    for (std::int64_t value : {d.low, d.high, d.interior}) key.number(value);
   }
 }
 
@@ -213,27 +231,36 @@ void write_own(KeyWriter& key, const HloInstruction& instruction) {
   key.number(instruction.tuple_index);
   key.list(instruction.dimensions);
   key.number(instruction.direction);
-  key.list(instruction.dot->lhs_batch);
-  key.list(instruction.dot->rhs_batch);
-  key.list(instruction.dot->lhs_contracting);
-  key.list(instruction.dot->rhs_contracting);
+  key.boxed(instruction.dot, [&key](const hlo::DotDimensions& dot) {
+    key.list(dot.lhs_batch);
+    key.list(dot.rhs_batch);
+    key.list(dot.lhs_contracting);
+    key.list(dot.rhs_contracting);
+  });
   write_windows(key, instruction);
   key.number(instruction.feature_group_count);
   key.number(instruction.batch_group_count);
-  key.list(instruction.slice->starts);
-  key.list(instruction.slice->limits);
-  key.list(instruction.slice->strides);
-  key.list(instruction.dynamic_slice_sizes.get());
-  key.list(instruction.gather->offset_dims);
-  key.list(instruction.gather->collapsed_slice_dims);
-  key.list(instruction.gather->start_index_map);
-  key.number(instruction.gather->index_vector_dim);
-  key.list(instruction.gather->slice_sizes);
-  for (const std::vector<std::int64_t>& group : instruction.replica_groups.get()) key.list(group);
-  key.list(instruction.literal);
-  key.text(instruction.custom_call_target);
-  key.text(instruction.fusion_kind);
-  key.text(instruction.raw_attributes);
+  key.boxed(instruction.slice, [&key](const hlo::SliceBounds& slice) {
+    key.list(slice.starts);
+    key.list(slice.limits);
+    key.list(slice.strides);
+  });
+  key.boxed(instruction.dynamic_slice_sizes, [&key](const auto& sizes) { key.list(sizes); });
+  key.boxed(instruction.gather, [&key](const hlo::GatherDimensions& gather) {
+    key.list(gather.offset_dims);
+    key.list(gather.collapsed_slice_dims);
+    key.list(gather.start_index_map);
+    key.number(gather.index_vector_dim);
+    key.list(gather.slice_sizes);
+  });
+  key.boxed(instruction.replica_groups, [&key](const auto& groups) {
+    for (const std::vector<std::int64_t>& group : groups) key.list(group);
+  });
+  key.bytes(instruction.literal);
+  const auto text = [&key](const std::string& value) { key.text(value); };
+  key.boxed(instruction.custom_call_target, text);
+  key.boxed(instruction.fusion_kind, text);
+  key.boxed(instruction.raw_attributes, text);
 }
 
 void write(KeyWriter& key, const hlo::Module& module, const HloInstruction& instruction) {

@@ -81,6 +81,9 @@ class Fusion {
         seen_in_walk_(entry_.instructions.size(), 0) {
     for (const HloInstruction& instruction : entry_.instructions) {
       bytes_.push_back(granules(stored_shape(instruction.shape)));
+      extents_.push_back(extent_text(instruction.shape));
+      const bool is_slice = may_read_in_place(entry_, instruction.id);
+      arrays_.push_back(is_slice ? instruction.operands[0] : instruction.id);
     }
   }
 
@@ -105,17 +108,29 @@ class Fusion {
   void write_what_spares_its_source();
 
   void collect(FusionDraft& draft) const;
-  std::string extent_of(InstructionId root) const;
+  /// Of what the value, or the reduction that makes it, steps through; equal where layouts are, too.
+  const std::string& extent_of(InstructionId root) const {
+    const bool is_reduce = is_plain_reduce(at(root));
+    return extent_of_value(is_reduce ? at(root).operands[0] : root);
+  }
+  const std::string& extent_of_value(InstructionId id) const {
+    return extents_[static_cast<std::size_t>(id)];
+  }
   void draft_kernels();
   void index_readers();
   void add_reader(std::size_t draft);
   void remove_reader(std::size_t draft);
 
-  InstructionId array_of(InstructionId leaf) const;
+  /// What the kernel reads: of slices that it reads in place the array.
+  InstructionId array_of(InstructionId leaf) const {
+    return arrays_[static_cast<std::size_t>(leaf)];
+  }
   std::uint64_t shared_bytes(const FusionDraft& a, const FusionDraft& b) const;
-  std::set<std::size_t> kernels_that_share(std::size_t draft) const;
+  bool is_loop_over(std::size_t draft, const std::string& extent) const;
+  std::vector<std::size_t> siblings_of(std::size_t draft) const;
   std::size_t arrays_of_both(std::size_t a, std::size_t b) const;
   void append_sources(std::size_t draft, std::vector<std::size_t>& found) const;
+  std::optional<std::size_t> next_reader(const FusionDraft& maker, std::size_t from) const;
   void name_maker(std::size_t draft);
   /// Whether a third kernel stands between two, whichever comes first.
   bool have_path_around(std::size_t a, std::size_t b);
@@ -161,6 +176,8 @@ class Fusion {
   EpilogueForms epilogues_;
   std::vector<std::vector<InstructionId>> users_;
   std::vector<std::uint64_t> bytes_;         ///< Of each instruction.
+  std::vector<std::string> extents_;         ///< Of each instruction's value.
+  std::vector<InstructionId> arrays_;        ///< Of each instruction: where its value lies.
   std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
   std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
   std::uint32_t walk_ = 0;
@@ -300,7 +317,7 @@ bool Fusion::becomes_private(InstructionId array, InstructionId reader) {
   if (!is_fusible(array) && at(array).opcode != HloOpcode::kDot) return false;
   const std::set<InstructionId> readers = sinks(array);
   return std::all_of(readers.begin(), readers.end(), [&](InstructionId other) {
-    return other < reader && is_fusible(other) && extent_of(other) == extent_text(at(array).shape);
+    return other < reader && is_fusible(other) && extent_of(other) == extent_of_value(array);
   });
 }
 
@@ -382,10 +399,6 @@ void Fusion::collect(FusionDraft& draft) const {
   }
 }
 
-std::string Fusion::extent_of(InstructionId root) const {
-  return extent_text(shape_stepped_through(entry_, root));
-}
-
 void Fusion::draft_kernels() {
   for (const HloInstruction& instruction : entry_.instructions) {
     if (!is_written(instruction.id)) continue;
@@ -407,11 +420,6 @@ void Fusion::draft_kernels() {
   }
 }
 
-/// What the kernel reads: of slices that it reads in place the array.
-InstructionId Fusion::array_of(InstructionId leaf) const {
-  return may_read_in_place(entry_, leaf) ? at(leaf).operands[0] : leaf;
-}
-
 /// Bytes that one kernel reads fewer than two: common arrays, and results of one that the other
 /// reads. Slices of one array count like the array.
 std::uint64_t Fusion::shared_bytes(const FusionDraft& a, const FusionDraft& b) const {
@@ -431,13 +439,24 @@ std::uint64_t Fusion::shared_bytes(const FusionDraft& a, const FusionDraft& b) c
   return shared;
 }
 
-/// Kernels that read or make an array which the kernel reads or makes, or a slice of it.
-std::set<std::size_t> Fusion::kernels_that_share(std::size_t draft) const {
-  std::set<std::size_t> found;
+/// A kernel that steps through the extent, and not behind a product.
+bool Fusion::is_loop_over(std::size_t draft, const std::string& extent) const {
+  const FusionDraft& kernel = drafts_[draft];
+  return kernel.is_fusion && !kernel.is_merged_away && kernel.product < 0 &&
+         kernel.extent == extent;
+}
+
+/// Kernels over the kernel's extent that read or make an array which it reads or makes, or a slice
+/// of it, in order.
+std::vector<std::size_t> Fusion::siblings_of(std::size_t draft) const {
+  std::vector<std::size_t> found;
+  const auto add_kernel = [&](std::size_t kernel) {
+    if (is_loop_over(kernel, drafts_[draft].extent)) found.push_back(kernel);
+  };
   const auto add = [&](InstructionId id) {
     const auto place = static_cast<std::size_t>(id);
-    found.insert(readers_[place].begin(), readers_[place].end());
-    if (maker_[place]) found.insert(*maker_[place]);
+    for (std::size_t reader : readers_[place]) add_kernel(reader);
+    if (maker_[place]) add_kernel(*maker_[place]);
   };
   const auto add_array = [&](InstructionId id) {
     const InstructionId array = array_of(id);
@@ -448,7 +467,20 @@ std::set<std::size_t> Fusion::kernels_that_share(std::size_t draft) const {
   };
   for (InstructionId leaf : drafts_[draft].leaves) add_array(leaf);
   for (InstructionId root : drafts_[draft].roots) add_array(root);
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
+}
+
+/// The first kernel, of those at `from` and behind it in number, that reads what `maker` makes.
+std::optional<std::size_t> Fusion::next_reader(const FusionDraft& maker, std::size_t from) const {
+  std::optional<std::size_t> next;
+  for (InstructionId root : maker.roots) {
+    for (std::size_t reader : readers_[static_cast<std::size_t>(root)]) {
+      if (reader >= from && (!next || reader < *next)) next = reader;
+    }
+  }
+  return next;
 }
 
 void Fusion::append_sources(std::size_t draft, std::vector<std::size_t>& found) const {
@@ -495,10 +527,10 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
   if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
     return false;
   }
-  if (have_path_around(a, b)) return false;
-  // What can be counted is, before the kernel is drafted.
+  // What can be counted is, before paths are searched and the kernel is drafted.
   const std::size_t inside = std::max(drafts_[a].inside.size(), drafts_[b].inside.size());
   if (inside > limits_.instructions || arrays_of_both(a, b) > limits_.arrays) return false;
+  if (have_path_around(a, b)) return false;
   const FusionDraft both = merged(a, b);
   if (both.is_reduction && !sums_.fit(both)) return false;
   if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
@@ -517,7 +549,7 @@ bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) {
   }
   const auto sum = std::find_if(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
     return sums_.is_known_in_kernel(root) &&
-           extent_of(behind.roots[0]) == extent_text(at(root).shape);
+           extent_of(behind.roots[0]) == extent_of_value(root);
   });
   if (sum == maker.roots.end()) return false;
   std::set<InstructionId> dependent(maker.roots.begin(), maker.roots.end());
@@ -539,9 +571,11 @@ bool Fusion::compute_rows_in_reductions() {
   for (std::size_t reducer = 0; reducer < drafts_.size(); ++reducer) {
     const bool stands = drafts_[reducer].is_reduction && !drafts_[reducer].is_merged_away;
     if (!stands || drafts_[reducer].product >= 0) continue;
-    for (std::size_t rows = 0; rows < drafts_.size(); ++rows) {
-      if (drafts_[rows].is_merged_away || !may_compute_rows(reducer, rows)) continue;
-      merge(reducer, rows);
+    std::size_t from = 0;
+    while (const std::optional<std::size_t> rows = next_reader(drafts_[reducer], from)) {
+      from = *rows + 1;
+      if (!may_compute_rows(reducer, *rows)) continue;
+      merge(reducer, *rows);
       changed = true;
     }
   }
@@ -613,23 +647,21 @@ void Fusion::merge(std::size_t into, std::size_t from) {
 void Fusion::merge_siblings() {
   std::map<std::string, std::vector<std::size_t>> by_extent;
   for (std::size_t i = 0; i < drafts_.size(); ++i) {
-    const bool stands_alone = drafts_[i].product < 0 && !drafts_[i].is_merged_away;
-    if (drafts_[i].is_fusion && stands_alone) by_extent[drafts_[i].extent].push_back(i);
+    if (is_loop_over(i, drafts_[i].extent)) by_extent[drafts_[i].extent].push_back(i);
   }
-  for (auto& [extent, group] : by_extent) {
-    for (std::size_t later = 1; later < group.size(); ++later) {
+  for (const auto& [extent, group] : by_extent) {
+    for (std::size_t later : group) {
       std::vector<std::pair<std::uint64_t, std::size_t>> partners;
-      for (std::size_t earlier : kernels_that_share(group[later])) {
-        const bool is_before = std::binary_search(group.begin(), group.begin() + later, earlier);
-        if (!is_before || drafts_[earlier].is_merged_away) continue;
-        const std::uint64_t shared = shared_bytes(drafts_[earlier], drafts_[group[later]]);
+      for (std::size_t earlier : siblings_of(later)) {
+        if (earlier >= later) break;
+        const std::uint64_t shared = shared_bytes(drafts_[earlier], drafts_[later]);
         if (shared > 0) partners.emplace_back(shared, earlier);
       }
       std::stable_sort(partners.begin(), partners.end(),
                        [](const auto& a, const auto& b) { return a.first > b.first; });
       for (const auto& [shared, partner] : partners) {
-        if (!may_merge(partner, group[later])) continue;
-        merge(partner, group[later]);
+        if (!may_merge(partner, later)) continue;
+        merge(partner, later);
         break;
       }
     }
@@ -717,14 +749,11 @@ bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
 bool Fusion::is_better_beside(std::size_t host, std::size_t reader) {
   const DraftCycles alone = cycles(drafts_[reader]);
   if (alone.vector <= alone.moved) return false;
-  const std::set<std::size_t> others = kernels_that_share(reader);
+  const std::vector<std::size_t> others = siblings_of(reader);
   return std::any_of(others.begin(), others.end(), [&](std::size_t other) {
-    const FusionDraft& beside = drafts_[other];
-    if (other == host || other == reader || beside.is_merged_away || !beside.is_fusion)
-      return false;
-    if (beside.product >= 0 || beside.extent != drafts_[reader].extent) return false;
+    if (other == host || other == reader) return false;
     if (may_stand_behind(host, other) || !may_merge(reader, other)) return false;
-    const double apart = alone.all() + cycles(beside).all();
+    const double apart = alone.all() + cycles(drafts_[other]).all();
     return apart - cycles(merged(reader, other)).all() > alone.moved + kKernelCycles;
   });
 }
@@ -819,7 +848,7 @@ bool Fusion::compute_a_leaf(std::size_t number) {
   for (InstructionId leaf : draft.leaves) {
     const bool is_side = draft.product >= 0 && std::count(at(draft.product).operands.begin(),
                                                           at(draft.product).operands.end(), leaf);
-    if (is_side || !is_fusible(leaf) || extent_text(at(leaf).shape) != draft.extent) continue;
+    if (is_side || !is_fusible(leaf) || extent_of_value(leaf) != draft.extent) continue;
     if (bytes(leaf) < kLarge) continue;
     // Nobody would need what its own kernel writes.
     if (readers_[static_cast<std::size_t>(leaf)].size() < 2) continue;

@@ -9,7 +9,7 @@
 namespace tpu::compiler {
 
 KernelOrder::KernelOrder(std::size_t count, Sources sources)
-    : sources_(std::move(sources)), place_(count), kernel_(count) {
+    : sources_(std::move(sources)), place_(count), kernel_(count), reach_(count) {
   std::iota(place_.begin(), place_.end(), 0);
   std::iota(kernel_.begin(), kernel_.end(), 0);
 }
@@ -25,16 +25,16 @@ bool KernelOrder::has_path_around(std::size_t from, std::size_t to) {
   if (!is_searching_ || end_ != to) {
     is_searching_ = true;
     end_ = to;
-    reach_.assign(place_.size(), Reach::kNone);
-    for (std::size_t source : sources_of(to)) reach_[source] = Reach::kDirect;
+    ++search_;
+    for (std::size_t source : sources_of(to)) reach_[source] = {search_, Reach::kDirect};
     searched_ = place_[to];
   }
   while (searched_ > place_[from] + 1) {
     const std::size_t kernel = kernel_[--searched_];
-    if (reach_[kernel] == Reach::kNone) continue;
-    for (std::size_t source : sources_of(kernel)) reach_[source] = Reach::kAround;
+    if (reach_[kernel].search != search_) continue;
+    for (std::size_t source : sources_of(kernel)) reach_[source] = {search_, Reach::kAround};
   }
-  return reach_[from] == Reach::kAround;
+  return reach_[from].search == search_ && reach_[from].kind == Reach::kAround;
 }
 
 void KernelOrder::merge(std::size_t a, std::size_t b) {

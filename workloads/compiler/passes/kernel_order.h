@@ -27,8 +27,12 @@ class KernelOrder {
  private:
   const std::vector<std::size_t>& sources_of(std::size_t kernel);
 
-  /// What is known of a kernel and the end of the present search.
-  enum class Reach : unsigned char { kNone, kDirect, kAround };
+  /// How a kernel reaches the end of a search, if it is the present one.
+  struct Reach {
+    enum Kind : unsigned char { kDirect, kAround };
+    std::size_t search = 0;
+    Kind kind = kDirect;
+  };
 
   Sources sources_;
   std::vector<std::size_t> place_;   ///< Of each kernel.
@@ -37,6 +41,7 @@ class KernelOrder {
   bool is_searching_ = false;
   std::size_t end_ = 0;       ///< The `to` of the present search,
   std::size_t searched_ = 0;  ///< which has seen what stands at this place or behind.
+  std::size_t search_ = 0;    ///< Its number.
   std::vector<Reach> reach_;
 };
 

@@ -47,20 +47,22 @@ std::uint64_t SumsInKernels::bytes_of_sum(InstructionId id) const {
   return kRowsOfSum * 1024 * granules(sum) / most_parts(sum);
 }
 
-/// True for a reduction of which a kernel that sees whole rows of the operand's minor dimension can
-/// use the result at once.
-bool SumsInKernels::reduces_lanes_only(InstructionId root) const {
-  const HloInstruction& reduce = at(root);
+SumsInKernels::SumsInKernels(const Computation& entry, std::uint64_t row_bytes)
+    : entry_(entry), row_bytes_(row_bytes) {
+  for (const HloInstruction& instruction : entry.instructions) {
+    lanes_.push_back(is_along_lanes(instruction));
+    rows_.push_back(is_along_rows(instruction));
+  }
+}
+
+bool SumsInKernels::is_along_lanes(const HloInstruction& reduce) const {
   if (!is_plain_reduce(reduce)) return false;
   const Shape& input = at(reduce.operands[0]).shape;
   return input.rank() >= 2 && reduce.dimensions.size() == 1 &&
          reduce.dimensions[0] == input.layout.minor_to_major[0];
 }
 
-/// True for a reduction of which a kernel that has whole matrices of the operand's minor dimensions
-/// in its blocks can use the result at once.
-bool SumsInKernels::reduces_rows_only(InstructionId root) const {
-  const HloInstruction& reduce = at(root);
+bool SumsInKernels::is_along_rows(const HloInstruction& reduce) const {
   if (!is_plain_reduce(reduce) || reduce.shape.type != hlo::ElementType::kF32) return false;
   const Shape& input = at(reduce.operands[0]).shape;
   if (input.rank() < 3 || reduce.dimensions.size() != 1 ||
@@ -68,7 +70,7 @@ bool SumsInKernels::reduces_rows_only(InstructionId root) const {
     return false;
   }
   // Matrices of three arrays, twice.
-  return 6 * matrix_bytes(input) <= row_bytes_ && bytes_of_sum(root) <= row_bytes_ / 2;
+  return 6 * matrix_bytes(input) <= row_bytes_ && bytes_of_sum(reduce.id) <= row_bytes_ / 2;
 }
 
 /// Whether a result that has an element for each sum along rows is made of such sums and of arrays

@@ -14,11 +14,18 @@ namespace tpu::compiler {
 class SumsInKernels {
  public:
   /// `row_bytes`: of two buffers of eight rows, or of a matrix, of each array.
-  SumsInKernels(const hlo::Computation& entry, std::uint64_t row_bytes)
-      : entry_(entry), row_bytes_(row_bytes) {}
+  SumsInKernels(const hlo::Computation& entry, std::uint64_t row_bytes);
 
-  bool reduces_lanes_only(hlo::InstructionId root) const;
-  bool reduces_rows_only(hlo::InstructionId root) const;
+  /// True for a reduction of which a kernel that sees whole rows of the operand's minor dimension
+  /// can use the result at once.
+  bool reduces_lanes_only(hlo::InstructionId root) const {
+    return lanes_[static_cast<std::size_t>(root)];
+  }
+  /// True for a reduction of which a kernel that has whole matrices of the operand's minor
+  /// dimensions in its blocks can use the result at once.
+  bool reduces_rows_only(hlo::InstructionId root) const {
+    return rows_[static_cast<std::size_t>(root)];
+  }
   bool is_known_in_kernel(hlo::InstructionId root) const {
     return reduces_lanes_only(root) || reduces_rows_only(root);
   }
@@ -31,6 +38,8 @@ class SumsInKernels {
 
  private:
   const hlo::HloInstruction& at(hlo::InstructionId id) const { return entry_.at(id); }
+  bool is_along_lanes(const hlo::HloInstruction& reduce) const;
+  bool is_along_rows(const hlo::HloInstruction& reduce) const;
   std::uint64_t bytes_of_sum(hlo::InstructionId id) const;
   bool is_column_value(hlo::InstructionId root, const FusionDraft& draft) const;
   /// Results that have an element for each sum along rows, and are made of such sums.
@@ -41,6 +50,7 @@ class SumsInKernels {
 
   const hlo::Computation& entry_;
   std::uint64_t row_bytes_;
+  std::vector<bool> lanes_, rows_;  ///< Of each instruction: whether it reduces these only.
 };
 
 }  // namespace tpu::compiler
