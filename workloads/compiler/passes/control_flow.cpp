@@ -698,6 +698,30 @@ void adopt_region_layouts(ScheduledModule& scheduled) {
   }
 }
 
+std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled) {
+  const Computation& entry = scheduled.module.entry_computation();
+  std::vector<DimensionOrder> orders(entry.instructions.size());
+  const auto ask = [&](InstructionId id, const hlo::Layout& layout) {
+    if (entry.at(id).shape.rank() < 2) return;
+    const std::vector<std::int64_t>& minor_to_major = layout.minor_to_major;
+    orders[static_cast<std::size_t>(id)] = {minor_to_major.rbegin(), minor_to_major.rend()};
+  };
+  for (const HloInstruction& instruction : entry.instructions) {
+    if (runs_region(instruction)) {
+      const ScheduledRegion& region =
+          scheduled.regions[static_cast<std::size_t>(instruction.tuple_index)];
+      const std::vector<hlo::Layout> wanted =
+          operand_layouts(region, instruction.shape.elements.size());
+      for (std::size_t k = 0; k < wanted.size(); ++k) ask(instruction.operands[k], wanted[k]);
+    } else if (instruction.opcode == HloOpcode::kGetTupleElement &&
+               runs_region(entry.at(instruction.operands[0]))) {
+      const Shape& results = entry.at(instruction.operands[0]).shape;
+      ask(instruction.id, results.elements[static_cast<std::size_t>(instruction.tuple_index)].layout);
+    }
+  }
+  return orders;
+}
+
 void copy_region_operands(ScheduledModule& scheduled) {
   Computation& entry = scheduled.module.entry_computation();
   const std::size_t count = entry.instructions.size();

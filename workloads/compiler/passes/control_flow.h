@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/graph/graph.h"
 
@@ -39,8 +40,10 @@ bool has_control_flow(const hlo::Module& module);
 /// Pass: the arrays of a while or conditional lie as its bodies want them.
 ///
 /// Needs: bodies with layouts. Before assign_layouts; adopt_region_layouts says what the results
-/// are, then copy_region_operands copies operands that lie otherwise.
+/// are, orders_of_regions in which orders bodies have what goes in and out (of each instruction of
+/// the entry; empty: none asks), then copy_region_operands copies operands that lie otherwise.
 void adopt_region_layouts(ScheduledModule& scheduled);
+std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled);
 void copy_region_operands(ScheduledModule& scheduled);
 
 /// Whether the instruction writes its result over this operand: an all-reduce, the carried state of

@@ -51,8 +51,8 @@ bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
   }
 }
 
-/// Assigns orders: first what windows ask for, then along operations that keep the dimensions; the
-/// rest by search.
+/// Assigns orders: first what convolutions, then what others, then what windows ask for, along
+/// operations that keep the dimensions; the rest by search.
 class LayoutAssignment {
  public:
   LayoutAssignment(const hlo::Module& module, Computation& computation, bool is_entry,
@@ -65,9 +65,13 @@ class LayoutAssignment {
         sides_(computation, kernels),
         orders_(computation.instructions.size()) {}
 
-  void run(const std::vector<hlo::Alias>& aliases) {
+  void run(const std::vector<hlo::Alias>& aliases, const std::vector<Order>& asked) {
     seed_convolutions();
     seed_blocks();
+    spread();
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (!asked[i].empty()) assign(static_cast<InstructionId>(i), asked[i]);
+    }
     spread();
     seed_windows();
     spread();
@@ -462,11 +466,13 @@ void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases
 
 }  // namespace
 
-void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels) {
+void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels,
+                    const std::vector<DimensionOrder>& asked) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
     LayoutAssignment(module, module.computations[i], is_entry, kernels)
-        .run(is_entry ? module.aliases : std::vector<hlo::Alias>{});
+        .run(is_entry ? module.aliases : std::vector<hlo::Alias>{},
+             is_entry ? asked : std::vector<DimensionOrder>{});
   }
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <vector>
+
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/convolution_kernels.h"
 #include "workloads/graph/graph.h"
 
@@ -12,7 +15,10 @@ namespace tpu::compiler {
 /// pads, concatenations and broadcasts in the same order wherever both sides have the same rank;
 /// transposes and reshapes in between stay (pass `simplify` turns those that move nothing into
 /// bitcasts).
-void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels);
+///
+/// `asked`: orders in which others have arrays of the entry, by instruction; empty: any.
+void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels,
+                    const std::vector<DimensionOrder>& asked = {});
 /// The same by itself: no earlier pass has asked its kernels.
 void assign_layouts(hlo::Module& module, const Target& target = {});
 

@@ -158,7 +158,8 @@ void run_rewrite_convolutions(const PassContext& context) {
 
 void run_assign_layouts(const PassContext& context) {
   adopt_region_layouts(context.scheduled);
-  assign_layouts(context.scheduled.module, context.convolutions);
+  assign_layouts(context.scheduled.module, context.convolutions,
+                 orders_of_regions(context.scheduled));
   copy_region_operands(context.scheduled);
   make_names_unique(context.scheduled.module);
 }
