@@ -57,6 +57,7 @@ void find_order(ConvolutionProblem& problem, const hlo::HloInstruction& convolut
   }
   problem.contracts_rows = input_batch_minor;
   if (input_batch_minor || !problem.window_transposed) return;
+  if (dims.input_batch < dims.input_feature) return;  // Images with the batch in the rows.
   std::int64_t positions = 1, pixels = 1;
   for (std::size_t i = 0; i < 2; ++i) {
     positions *= extent_of(window, dims.kernel_spatial[i]);

@@ -716,7 +716,8 @@ std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled) 
     } else if (instruction.opcode == HloOpcode::kGetTupleElement &&
                runs_region(entry.at(instruction.operands[0]))) {
       const Shape& results = entry.at(instruction.operands[0]).shape;
-      ask(instruction.id, results.elements[static_cast<std::size_t>(instruction.tuple_index)].layout);
+      ask(instruction.id,
+          results.elements[static_cast<std::size_t>(instruction.tuple_index)].layout);
     }
   }
   return orders;

@@ -7,6 +7,7 @@
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
+#include "workloads/compiler/passes/convolution_sides.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/window_features.h"
@@ -156,7 +157,7 @@ class ConvolutionForms {
   }
 
   bool has_batch_in_lanes(const HloInstruction& convolution) const {
-    return sides_->in_lanes(module_.entry_computation(), convolution);
+    return sides_->in_lanes(convolution);
   }
 
   bool has_kernel(const HloInstruction& convolution) {

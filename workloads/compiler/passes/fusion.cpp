@@ -108,7 +108,8 @@ class Fusion {
   void write_what_spares_its_source();
 
   void collect(FusionDraft& draft) const;
-  /// Of what the value, or the reduction that makes it, steps through; equal where layouts are, too.
+  /// Of what the value, or the reduction that makes it, steps through; equal where layouts are,
+  /// too.
   const std::string& extent_of(InstructionId root) const {
     const bool is_reduce = is_plain_reduce(at(root));
     return extent_of_value(is_reduce ? at(root).operands[0] : root);
@@ -548,8 +549,7 @@ bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) {
     return false;
   }
   const auto sum = std::find_if(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
-    return sums_.is_known_in_kernel(root) &&
-           extent_of(behind.roots[0]) == extent_of_value(root);
+    return sums_.is_known_in_kernel(root) && extent_of(behind.roots[0]) == extent_of_value(root);
   });
   if (sum == maker.roots.end()) return false;
   std::set<InstructionId> dependent(maker.roots.begin(), maker.roots.end());

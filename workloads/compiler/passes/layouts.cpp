@@ -12,6 +12,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/convolution_layouts.h"
+#include "workloads/compiler/passes/convolution_sides.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout_search.h"
 #include "workloads/compiler/passes/scheduled_module.h"
@@ -128,14 +129,25 @@ void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
   work_.push_back(id);
 }
 
+/// Images have the side that was chosen for them; one that a convolution takes or makes on the
+/// other side is turned in between.
 void LayoutAssignment::seed_convolutions() {
   for (const HloInstruction& instruction : computation_.instructions) {
     if (instruction.opcode != HloOpcode::kConvolution) continue;
-    const ConvolutionOrders orders =
-        convolution_orders(instruction, sides_.in_lanes(computation_, instruction));
+    const ConvolutionOrders orders = convolution_orders(instruction, sides_.in_lanes(instruction));
+    // Its kernel has the result so; where images like it lie otherwise, the order goes no further.
+    order(instruction.id) = orders.output;
+  }
+  sides_.for_each_image([this](const ConvolutionImage& image, ImageSide side) {
+    assign(image.id,
+           order_of_images(at(image.id).shape.rank(), image.roles, side == ImageSide::kLanes));
+  });
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kConvolution) continue;
+    const ConvolutionOrders orders = convolution_orders(instruction, sides_.in_lanes(instruction));
     assign(instruction.operands[0], orders.input);
     assign(instruction.operands[1], orders.window);
-    assign(instruction.id, orders.output);
+    if (!sides_.has_image(instruction.id)) work_.push_back(instruction.id);
   }
 }
 
@@ -273,8 +285,7 @@ void LayoutAssignment::make_operands_agree() {
       wanted.emplace_back(operand, order(id));
     }
     if (at(id).opcode == HloOpcode::kConvolution) {
-      const ConvolutionOrders orders =
-          convolution_orders(at(id), sides_.in_lanes(computation_, at(id)));
+      const ConvolutionOrders orders = convolution_orders(at(id), sides_.in_lanes(at(id)));
       wanted.emplace_back(at(id).operands[0], orders.input);
       wanted.emplace_back(at(id).operands[1], orders.window);
     }
