@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/convolution_layouts.h"
+#include "workloads/compiler/passes/convolution_sides.h"
 
 #include <gtest/gtest.h>
 
@@ -10,28 +10,39 @@
 #include "workloads/compiler/passes/window_features.h"
 #include "workloads/hlo/hlo_reader.h"
 
-namespace tpu::test::convolution_layouts_test {
+namespace tpu::test::convolution_sides_test {
 namespace {
 
-/// Two convolutions, of 112x112 pixels with few features and of 7x7 with many.
-std::string network(int batch, int few, int many) {
-  const auto images = [&](int extent, int features) {
-    return "bf16[" + std::to_string(batch) + "," + std::to_string(extent) + "," +
-           std::to_string(extent) + "," + std::to_string(features) + "]";
-  };
-  const auto kernel = [](int in, int out) {
-    return "bf16[3,3," + std::to_string(in) + "," + std::to_string(out) + "]";
-  };
-  const std::string window = ", window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n";
-  return "HloModule network\nENTRY main {\n  x = " + images(112, few) + " parameter(0)\n" +
-         "  v = " + kernel(few, few) + " parameter(1)\n  s = " + images(7, many) +
-         " parameter(2)\n  w = " + kernel(many, many) +
-         " parameter(3)\n  early = " + images(112, few) + " convolution(x, v)" + window +
-         "  late = " + images(7, many) + " convolution(s, w)" + window + "  ROOT t = (" +
-         images(112, few) + ", " + images(7, many) + ") tuple(early, late)\n}\n";
+/// The type of images.
+std::string images(int batch, int extent, int features) {
+  return "bf16[" + std::to_string(batch) + "," + std::to_string(extent) + "," +
+         std::to_string(extent) + "," + std::to_string(features) + "]";
 }
 
-/// Whether the early and the late convolution have their batch in the lanes.
+std::string kernel(int window, int in, int out) {
+  const std::string w = std::to_string(window);
+  return "bf16[" + w + "," + w + "," + std::to_string(in) + "," + std::to_string(out) + "]";
+}
+
+const std::string kSame = ", window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n";
+
+/// Three convolutions, of 112x112 pixels with few features, of 7x7 with few and with many; between
+/// the first two the images are pooled.
+std::string network(int batch, int few, int many) {
+  return "HloModule network\nmost {\n  a = bf16[] parameter(0)\n  b = bf16[] parameter(1)\n  ROOT "
+         "m = bf16[] maximum(a, b)\n}\nENTRY main {\n  x = " +
+         images(batch, 112, few) + " parameter(0)\n  v = " + kernel(3, few, few) +
+         " parameter(1)\n  u = " + kernel(3, few, many) +
+         " parameter(2)\n  w = " + kernel(3, many, many) +
+         " parameter(3)\n  early = " + images(batch, 112, few) + " convolution(x, v)" + kSame +
+         "  low = bf16[] constant(0)\n  pooled = " + images(batch, 7, few) +
+         " reduce-window(early, low), window={size=1x16x16x1 stride=1x16x16x1}, to_apply=most\n"
+         "  more = " +
+         images(batch, 7, many) + " convolution(pooled, u)" + kSame +
+         "  ROOT late = " + images(batch, 7, many) + " convolution(more, w)" + kSame + "}\n";
+}
+
+/// Where the convolutions have their batch, one after the other.
 std::string sides(const std::string& text) {
   const hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   const hlo::Computation& entry = module.entry_computation();
@@ -41,17 +52,60 @@ std::string sides(const std::string& text) {
   std::string all;
   for (const hlo::HloInstruction& instruction : entry.instructions) {
     if (instruction.opcode != hlo::HloOpcode::kConvolution) continue;
-    all += sides.in_lanes(entry, instruction) ? "lanes " : "rows ";
+    all += sides.in_lanes(instruction) ? "lanes " : "rows ";
   }
   return all;
 }
 
 TEST(ConvolutionSides, ManyPixelsOfFewFeaturesAreInTheLanesAndFewOfManyInTheRows) {
-  EXPECT_EQ(sides(network(128, 32, 512)), "lanes lanes ");
-  EXPECT_EQ(sides(network(64, 32, 512)), "lanes rows ");
-  EXPECT_EQ(sides(network(8, 128, 512)), "rows rows ");
-  // The same, but turning the late images would take longer than they gain.
-  EXPECT_EQ(sides(network(64, 32, 128)), "lanes lanes ");
+  EXPECT_EQ(sides(network(128, 32, 128)), "lanes lanes lanes ");
+  EXPECT_EQ(sides(network(64, 32, 512)), "lanes rows rows ");
+  EXPECT_EQ(sides(network(8, 64, 512)), "rows rows rows ");
+  // Images are turned where they are small: before the features become many, or behind that.
+  EXPECT_EQ(sides(network(64, 8, 128)), "lanes lanes rows ");
+  EXPECT_EQ(sides(network(64, 32, 128)), "lanes rows rows ");
+}
+
+/// Two nets with images of as many pixels: an encoder of few examples with many features, and a
+/// decoder of many examples with few.
+TEST(ConvolutionSides, NetsThatShareNoImageChooseByThemselves) {
+  EXPECT_EQ(
+      sides("HloModule nets\nENTRY main {\n  x = " + images(16, 32, 64) + " parameter(0)\n  v = " +
+            kernel(3, 64, 64) + " parameter(1)\n  y = " + images(112, 32, 8) +
+            " parameter(2)\n  w = " + kernel(3, 8, 8) +
+            " parameter(3)\n  encoded = " + images(16, 32, 64) + " convolution(x, v)" + kSame +
+            "  decoded = " + images(112, 32, 8) + " convolution(y, w)" + kSame + "  ROOT t = (" +
+            images(16, 32, 64) + ", " + images(112, 32, 8) + ") tuple(encoded, decoded)\n}\n"),
+      "rows lanes ");
+}
+
+/// As a normalisation by groups parts them: features in the lanes are copied each time. The image
+/// is turned once instead, behind a convolution that is faster with the batch in the rows.
+TEST(ConvolutionSides, ReshapesThatPartTheLanesCount) {
+  const auto side_of_result = [](const std::string& text) {
+    const hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+    const hlo::Computation& entry = module.entry_computation();
+    const compiler::Target target;
+    compiler::ConvolutionKernels kernels(target);
+    std::string side;
+    compiler::ConvolutionSides(entry, kernels)
+        .for_each_image([&](const compiler::ConvolutionImage& image, compiler::ImageSide lies) {
+          if (image.id == entry.root) side = lies == compiler::ImageSide::kLanes ? "lanes" : "rows";
+        });
+    return side;
+  };
+  const auto net = [](int parted) {
+    const std::string image = images(64, 56, 128);
+    std::string text = "HloModule parted\nENTRY main {\n  x = " + image +
+                       " parameter(0)\n  w = " + kernel(3, 128, 128) +
+                       " parameter(1)\n  y = " + image + " convolution(x, w)" + kSame;
+    for (int i = 0; i < parted; ++i) {
+      text += "  g" + std::to_string(i) + " = bf16[64,56,56,8,16] reshape(y)\n";
+    }
+    return text + "  ROOT r = " + image + " negate(y)\n}\n";
+  };
+  EXPECT_EQ(sides(net(0)) + side_of_result(net(0)), "rows rows");
+  EXPECT_EQ(sides(net(4)) + side_of_result(net(4)), "rows lanes");
 }
 
 TEST(ConvolutionSides, SmallNetworksHaveTheSideWithFewerPaddedBytes) {
@@ -95,8 +149,8 @@ std::string side_of(const hlo::Module& module) {
   const hlo::Computation& entry = module.entry_computation();
   const compiler::Target target;
   compiler::ConvolutionKernels kernels(target);
-  return compiler::ConvolutionSides(entry, kernels).in_lanes(entry, entry.at(entry.root)) ? "lanes"
-                                                                                          : "rows";
+  const compiler::ConvolutionSides sides(entry, kernels);
+  return sides.in_lanes(entry.at(entry.root)) ? "lanes" : "rows";
 }
 
 /// Where the image is moved for it alone, the four pixels of a stride become features; where an
@@ -159,4 +213,4 @@ TEST(ConvolutionKernels, TellConvolutionsApartByWhatTheirKernelsSee) {
 }
 
 }  // namespace
-}  // namespace tpu::test::convolution_layouts_test
+}  // namespace tpu::test::convolution_sides_test
