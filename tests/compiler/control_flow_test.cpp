@@ -393,6 +393,25 @@ ENTRY main {
   check_hlo(text);
 }
 
+/// A body has its rows of eight in the rows of tiles, not in the lanes; what the entry gives it and
+/// takes from it lies so from the beginning.
+TEST(ControlFlow, ArraysOfTheEntryLieAsABodyHasThem) {
+  const std::string text = replaced(scan(false), "8,128", "1024,8");
+  check_hlo(text);
+  const compiler::ScheduledModule scheduled =
+      compiler::schedule(hlo::read_hlo_text("test.hlo", text), target_of({}, 1), nullptr);
+  const hlo::Computation& entry = scheduled.module.entry_computation();
+  for (const hlo::HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode == hlo::HloOpcode::kCopy) {  // Of what the caller keeps, as it lies.
+      EXPECT_EQ(instruction.shape.layout, entry.at(instruction.operands[0]).shape.layout)
+          << instruction.name;
+    }
+    if (instruction.opcode != hlo::HloOpcode::kParameter) continue;
+    const std::int64_t lanes = instruction.shape.rank() - 2;
+    EXPECT_EQ(instruction.shape.layout.minor_to_major.at(0), lanes) << instruction.name;
+  }
+}
+
 /// A row that is squared in each iteration, and one that becomes wider: it has more bytes then, as
 /// what a broadcast makes of a row has, and stays inside.
 std::string loop_over_weights(const std::string& condition) {
