@@ -24,6 +24,16 @@ SGD = optax.sgd(0.1, momentum=0.9)
 step = STEPS.step
 
 
+def training_step_of_two(model, loss_of, optimizer, *batch):
+    """training_step of a model that reads the whole batch."""
+    return step_of_loss(
+        lambda p, *batch: loss_of(model.apply(p, *batch), *batch),
+        optimizer,
+        lambda: jax.eval_shape(model.init, jax.random.key(0), *batch),
+        *batch,
+    )
+
+
 @step
 def gaussian_process():
     """The likelihood of 512 points under a process whose kernel is over a net's features (deep kernel learning)."""
@@ -485,16 +495,6 @@ def transducer():
         return -(ways[:, -1] + blank[:, -1, -1]).mean()
 
     return training_step_of_two(Net(), loss, ADAM, floats(16, 64, 40), integers(16, 12))
-
-
-def training_step_of_two(model, loss_of, optimizer, *batch):
-    """training_step of a model that reads the whole batch."""
-    return step_of_loss(
-        lambda p, *batch: loss_of(model.apply(p, *batch), *batch),
-        optimizer,
-        lambda: jax.eval_shape(model.init, jax.random.key(0), *batch),
-        *batch,
-    )
 
 
 if __name__ == "__main__":
