@@ -39,7 +39,7 @@ constexpr double kWithoutKernel = 2;
 constexpr double kLeastCycles = 2e5;
 
 /// What each side costs, rows first.
-using Costs = std::array<double, 2>;
+using SideCosts = std::array<double, 2>;
 
 /// Nodes that are in the rows or in the lanes, what each takes there, and what it takes where two
 /// differ; gives the sides that take least together.
@@ -48,7 +48,7 @@ class MinimumCut {
   MinimumCut() : from_(boost::add_vertex(graph_)), to_(boost::add_vertex(graph_)) {}
 
   std::size_t add_node() { return boost::add_vertex(graph_); }
-  void add_costs(std::size_t node, const Costs& costs) {
+  void add_costs(std::size_t node, const SideCosts& costs) {
     // What stays with `from_` is in the rows: the edge to `to_` is cut. Only the difference counts,
     // and costs may be below 0.
     connect(node, to_, std::max(0.0, costs[0] - costs[1]), 0);
@@ -160,14 +160,14 @@ class Images {
     }
   }
 
-  Costs bytes(const ConvolutionImage& image) const {
+  SideCosts bytes(const ConvolutionImage& image) const {
     const Shape& shape = computation_.at(image.id).shape;
     return {padded_bytes(shape, image.roles.features, image.roles.batch),
             padded_bytes(shape, image.roles.batch, image.roles.features)};
   }
 
   double cycles_to_turn(const ConvolutionImage& image) const {
-    const Costs each = bytes(image);
+    const SideCosts each = bytes(image);
     return kTurnFactor * (each[0] + each[1]) / turned_bytes_per_cycle_;
   }
 
@@ -279,7 +279,7 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
   MinimumCut cut;
   Images images(computation, cut, std::min(rate, kTurnedBytesPerCycle));
   std::vector<std::pair<InstructionId, std::size_t>> nodes;
-  Costs cycles{}, bytes{};
+  SideCosts cycles{}, bytes{};
   for (const HloInstruction& convolution : computation.instructions) {
     if (!is_weighed(convolution)) continue;
     const std::optional<RowsForm> in_rows = form_in_rows(computation, convolution, kernels);
@@ -288,14 +288,14 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
                        computation.at(convolution.operands[1]).shape, true);
     if (!in_rows && !in_lanes) continue;
     const double rows = in_rows ? in_rows->cycles : kWithoutKernel * in_lanes.value_or(0);
-    const Costs product{rows, in_lanes.value_or(kWithoutKernel * rows)};
+    const SideCosts product{rows, in_lanes.value_or(kWithoutKernel * rows)};
     const std::size_t node = cut.add_node();
     nodes.emplace_back(convolution.id, node);
     cut.add_costs(node, product);
     for (const ConvolutionImage& image : images_of(convolution)) {
       const std::size_t own = images.node_of(image);
-      const Costs each = images.bytes(image);
-      const Costs passes{kPasses * each[0] / rate, kPasses * each[1] / rate};
+      const SideCosts each = images.bytes(image);
+      const SideCosts passes{kPasses * each[0] / rate, kPasses * each[1] / rate};
       // Pixels that become features are not passed over before; the form counts their moves.
       const bool is_joined =
           image.id == convolution.operands[0] && in_rows && !in_rows->joined.empty();
