@@ -54,7 +54,7 @@ if [[ "${1:-}" == --fuzz ]]; then fuzz_seconds=${2:?expected the seconds of each
 # programs. With an option all runs.
 sanitize_level=-O0
 few=(TPUSIM_ARRAY_PROGRAMS=20 TPUSIM_FOLDED_PROGRAMS=16 TPUSIM_REPETITION_PROGRAMS=20 TPUSIM_TWIN_PROGRAMS=40
-     TPUSIM_HBM_REQUEST_SETS=100)
+     TPUSIM_HBM_REQUEST_SETS=100 TPUSIM_ICI_TRAFFIC=6)
 long='Pod.NothingDependsOnTheOrder*:Folded.AgreesOnSlicesOfEight*:PacketTwin.AllToAll*:PacketTwin.WithinABound*:'
 long+='PacketTwin.EqualToTheCycle*:PacketSwitch.ATorusWithSmallBuffers*:HbmCommands.TheClosedForm*:'
 long+='HbmCommands.KeepTheDistances*:HbmCommands.DoNotDepend*:TrainingLoop.WhatIsTooLong*:TrainingLoop.CountedSteps*:'

@@ -161,6 +161,54 @@ TEST(Machine, DataGoThroughTheLastGranuleOfCmem) {
   EXPECT_EQ(machine.read_hbm(0, 300, 2 * 256), std::vector<std::uint32_t>(2 * 256, 7));
 }
 
+/// A row of 512 bytes: a MiB of CMEM has 2,048 of them, for loads and stores, too.
+TEST(Machine, LoadsReachTheLastRowOfCmem) {
+  MachineParams params;
+  params.core.cmem.mib = 1;
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  const auto fault = [&](const std::string& row) {
+    return test::fault_of(program_of("kernel top\n  { cst [cmem:" + row + "] %v1 }\n"), options,
+                          params);
+  };
+  EXPECT_EQ(fault("$0x7f8"), "");
+  EXPECT_NE(fault("$0x800").find("rows of CMEM below 2048"), std::string::npos);
+}
+
+/// Code that counts halves of the HBM's granules: runs lie apart in VMEM, one behind the other
+/// in HBM.
+TEST(Machine, RunsOfHalvesOfGranulesLieWhereTheDescriptorSays) {
+  isa::DmaDescriptor descriptor;
+  descriptor.source.address = 200;
+  descriptor.destination.space = isa::MemorySpace::kVmem;
+  descriptor.destination.stride = 4;
+  descriptor.destination.granules_per_run = 1;
+  descriptor.granules = 3;
+  descriptor.destination_flag = 5;
+  isa::Program program = program_of(R"(kernel top
+  { dma 512 }
+  { dma.done.wait 5, 3 }
+  { dma.vmem_to_hbm 4, 1, 600, 6 }
+  { dma.done.wait 6, 1 }
+  { dma.vmem_to_hbm 8, 1, 601, 6 }
+  { dma.done.wait 6, 2 }
+)");
+  program.conventions.granule_bytes = 512;
+  const isa::DmaWords words = isa::encode(descriptor);
+  for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+  Machine machine(MachineParams(), program);
+  std::vector<std::uint32_t> halves;
+  for (const std::uint32_t value : {7u, 8u, 9u, 10u}) halves.resize(halves.size() + 128, value);
+  CoreLoad load;
+  load.hbm.push_back({100, halves});
+  machine.load(0, load);
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  machine.run(options);
+  EXPECT_EQ(machine.read_hbm(0, 300, 256),
+            std::vector<std::uint32_t>(halves.begin() + 128, halves.begin() + 384));
+}
+
 /// What a program reads before it has written it begins as zeros, all granules of it; to read what
 /// lies behind it is a fault.
 TEST(Machine, BuffersThatAreReadFirstBeginAsZeros) {

@@ -492,6 +492,16 @@ TEST(VectorSlice, IsWhatReachesTheDemandAlongTheFlow) {
             Texts({"%v1 = vmov 1"}));
 }
 
+/// Both halves of a slice are of the kernel that faults of the slice name.
+TEST(VectorSlice, HasTheNameOfItsKernel) {
+  const isa::Program program = program_of("kernel reduced\n{ %v1 = vmov 1 }{ vpush %v1 }");
+  VectorDemand demand;
+  demand.instructions.insert(1);
+  const VectorSlice slice = slice_of(program.kernels[0], demand);
+  EXPECT_EQ(slice.code.name, "reduced");
+  EXPECT_EQ(slice.other_stores.name, "reduced");
+}
+
 TEST(VectorSlice, GoesRoundLoopsAndThroughDelaySlots) {
   const std::string loop = R"(
   { %v1 = vmov 0 }

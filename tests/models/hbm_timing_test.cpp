@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <vector>
 
+#include "models/memory/hbm_channel.h"
 #include "sim/base/error.h"
 
 namespace tpu::hbm_timing_test {
@@ -99,6 +102,46 @@ TEST(HbmTiming, TimesAreThoseOfTheDataSheetInMemoryClocks) {
   params.refresh_interval_ns = 0;
   params.read_to_precharge_ns = params.precharge_ns = params.read_activate_ns = 0;
   EXPECT_EQ(HbmTiming(params, kCoreMhz).row_miss[0], 0u);
+}
+
+/// A bus that has read since it turned turns so much sooner once writes wait, too: channels that
+/// read two and three granules before do not go on alike, and a step does not repeat.
+TEST(HbmChannel, WhatPassedSinceTheBusTurnedIsPartOfWhatIsToCome) {
+  HbmParams params;
+  params.refresh_interval_ns = 0;
+  params.drain_bursts = 256;
+  const HbmTiming timing(params, kCoreMhz);
+  ASSERT_GT(timing.drain_granules, 4u);
+  const HbmMapping mapping(1, params.banks, 1024);
+  constexpr std::uint64_t kLater = 100000;
+  std::vector<std::vector<std::uint64_t>> states;
+  std::vector<std::uint64_t> write_ends;
+  for (const std::uint64_t before : {2u, 3u}) {
+    std::array<HbmQueue, 2> queues = {HbmQueue(mapping), HbmQueue(mapping)};
+    HbmChannel channel(timing, queues, 0);
+    std::uint64_t write_end = 0;
+    const auto visit = [&](std::uint32_t request, std::uint64_t, std::uint64_t clock) {
+      if (request == 2) write_end = clock;
+    };
+    const auto submit = [&](HbmDirection direction, std::uint32_t request, std::uint64_t arrival,
+                            std::uint64_t granules) {
+      queues[direction].begin_request(request, arrival);
+      queues[direction].add_run(0, granules);
+      queues[direction].end_request();
+    };
+    submit(kHbmRead, 0, 0, before);
+    channel.advance(kLater, visit);
+    StepState state(kLater);
+    channel.describe(kLater, state);
+    states.push_back(state.words());
+    // Both may begin in the same clock.
+    submit(kHbmRead, 1, kLater + 1000 - timing.first_data[kHbmRead], timing.drain_granules);
+    submit(kHbmWrite, 2, kLater + 1000 - timing.first_data[kHbmWrite], timing.drain_granules);
+    channel.advance(2 * kLater, visit);
+    write_ends.push_back(write_end);
+  }
+  EXPECT_EQ(write_ends[0], write_ends[1] + timing.granule);
+  EXPECT_NE(states[0], states[1]);
 }
 
 }  // namespace

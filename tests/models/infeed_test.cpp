@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "models/core_classes.h"
+#include "models/host/host_seats.h"
 #include "models/host/infeed_queue.h"
 #include "models/host/outfeed_queue.h"
 #include "sim/base/error.h"
@@ -408,6 +410,25 @@ kernel top
             none.cycles - wire - kPcieLatency + up(static_cast<double>(wire) * 48 / 64));
   params.host.outfeed_queue_kib = 64;
   EXPECT_EQ(test::run(program, test::on_core(0), params).cycles, none.cycles - wire - kPcieLatency);
+}
+
+/// Hosts are numbered in the order of their chips; their modules have the numbers in their names.
+TEST(HostSeats, EachHostHasItsNumberAndItsChips) {
+  MachineParams params;
+  params.ici.mesh_x = 4;
+  params.ici.mesh_y = 2;
+  params.host.chips = 4;
+  const std::vector<CoreLoad> loads(params.cores());
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t core = 0; core < params.cores(); ++core) all.push_back(core);
+  const std::vector<HostSeat> seats =
+      host_seats(params, CoreClasses(all, params.cores(), false), loads);
+  ASSERT_EQ(seats.size(), 2u);
+  for (std::uint32_t host = 0; host < 2; ++host) {
+    EXPECT_EQ(seats[host].number, host);
+    ASSERT_EQ(seats[host].cores.size(), 8u);
+    EXPECT_EQ(seats[host].cores[0].number, 8 * host);
+  }
 }
 
 }  // namespace

@@ -110,5 +110,14 @@ TEST(ProgramCheck, RegistersAndOperandsOfEachOpcode) {
   EXPECT_GT(refused, 5 * isa::kOpcodeCount);
 }
 
+/// The number of an opcode is one of the table's, whatever stands behind the table in memory.
+TEST(ProgramCheck, TheFirstOpcodeBehindTheTableIsNone) {
+  for (const std::size_t number : {isa::kOpcodeCount, isa::kOpcodeCount + 1}) {
+    Instruction i;
+    i.opcode = static_cast<Opcode>(number);
+    EXPECT_NE(problem_of(i).find("no such opcode"), std::string::npos) << number;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::program_check_test

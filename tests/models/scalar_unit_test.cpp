@@ -64,6 +64,18 @@ TEST(ScalarUnit, KindsOfFrequentOperationsComputeWhatTheirOpcodesDo) {
   }
 }
 
+/// Predicates are bits; an operand that is written with a ! is turned before the operation.
+TEST(ScalarUnit, OperandsOfPredicatesAreTurnedBeforeTheyAreUsed) {
+  for (std::uint32_t bits = 0; bits < 16; ++bits) {
+    const std::array<std::uint32_t, 4> values = {bits & 1, bits >> 1 & 1, bits >> 2 & 1, bits >> 3};
+    const bool a = values[0] != values[2], b = values[1] != values[3];
+    EXPECT_EQ(computed(Kind::kNand, Opcode::kPnand, values), !(a && b) ? 1u : 0u) << bits;
+    EXPECT_EQ(computed(Kind::kOr, Opcode::kPor, values), a || b ? 1u : 0u) << bits;
+    EXPECT_EQ(computed(Kind::kNot, Opcode::kPneg, values), a ? 0u : 1u) << bits;
+    EXPECT_EQ(computed(Kind::kCopyBit, Opcode::kPmov, values), a ? 1u : 0u) << bits;
+  }
+}
+
 /// Both bases and the offset are added, whether or not some other word of SMEM is unknown.
 TEST(ScalarUnit, LoadsAndStoresReachTheSumOfBasesAndOffset) {
   for (const bool is_marked : {false, true}) {
