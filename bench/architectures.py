@@ -388,18 +388,7 @@ class RelativeDecoder(nn.Module):
 
 def several(model, loss_of, optimizer, inputs, *rest):
     """A step whose model takes several arrays."""
-
-    def step(parameters, state, *batch):
-        n = len(inputs)
-        loss, gradients = jax.value_and_grad(lambda p: loss_of(model.apply(p, *batch[:n]), *batch))(parameters)
-        updates, state = optimizer.update(gradients, state, parameters)
-        return optax.apply_updates(parameters, updates), state, loss
-
-    def arguments():
-        parameters = jax.eval_shape(model.init, jax.random.key(0), *inputs)
-        return (parameters, jax.eval_shape(optimizer.init, parameters), *inputs, *rest)
-
-    return step, arguments
+    return training_step(model, loss_of, optimizer, *inputs, *rest, inputs=len(inputs))
 
 
 mixer, mixer_arguments = training_step(Mixer(), classes, optax.adamw(1e-3), floats(32, 96, 96, 3), integers(32))

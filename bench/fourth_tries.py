@@ -24,16 +24,6 @@ SGD = optax.sgd(0.1, momentum=0.9)
 step = STEPS.step
 
 
-def training_step_of_two(model, loss_of, optimizer, *batch):
-    """training_step of a model that reads the whole batch."""
-    return step_of_loss(
-        lambda p, *batch: loss_of(model.apply(p, *batch), *batch),
-        optimizer,
-        lambda: jax.eval_shape(model.init, jax.random.key(0), *batch),
-        *batch,
-    )
-
-
 @step
 def gaussian_process():
     """The likelihood of 512 points under a process whose kernel is over a net's features (deep kernel learning)."""
@@ -494,7 +484,7 @@ def transducer():
         ways = lax.scan(along, start, (jnp.moveaxis(blank[:, :-1], 1, 0), jnp.moveaxis(emit[:, 1:], 1, 0)))[0]
         return -(ways[:, -1] + blank[:, -1, -1]).mean()
 
-    return training_step_of_two(Net(), loss, ADAM, floats(16, 64, 40), integers(16, 12))
+    return training_step(Net(), loss, ADAM, floats(16, 64, 40), integers(16, 12), inputs=2)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ def step_of_loss(loss, optimizer, parameters, *batch):
     return step, arguments
 
 
-def training_step(model, loss_of, optimizer, *batch):
-    """The same of a model. `loss_of` has its output and the batch."""
+def training_step(model, loss_of, optimizer, *batch, inputs=1):
+    """The same of a model that takes the first `inputs` arrays of the batch. `loss_of` has its output and the batch."""
     return step_of_loss(
-        lambda p, *batch: loss_of(model.apply(p, batch[0]), *batch),
+        lambda p, *batch: loss_of(model.apply(p, *batch[:inputs]), *batch),
         optimizer,
-        lambda: jax.eval_shape(model.init, jax.random.key(0), batch[0]),
+        lambda: jax.eval_shape(model.init, jax.random.key(0), *batch[:inputs]),
         *batch,
     )
 

@@ -77,24 +77,21 @@ Order order_of_images(std::int64_t rank, const ImageRoles& roles, bool batch_in_
 
 ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool batch_in_lanes) {
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
-  const auto logical = [](const Order& spatial, std::int64_t a, std::int64_t b) {
-    return order_of(spatial, std::min(a, b), std::max(a, b));
-  };
-  const auto image = [&](const Order& spatial, std::int64_t batch, std::int64_t features) {
-    return batch_in_lanes ? order_of(spatial, features, batch) : logical(spatial, batch, features);
-  };
+  const std::int64_t rank = convolution.shape.rank();
+  const std::array<ConvolutionImage, 2> images = images_of(convolution);
+  const Order input = order_of_images(rank, images[0].roles, batch_in_lanes);
+  const Order other = order_of_images(rank, images[1].roles, batch_in_lanes);
   if (contracts_batch(dims)) {
-    return {image(dims.input_spatial, dims.input_feature, dims.input_batch),
-            image(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature),
-            order_of(dims.output_spatial, dims.output_batch, dims.output_feature)};
+    return {input, other, order_of(dims.output_spatial, dims.output_batch, dims.output_feature)};
   }
   // The kernel of a depthwise convolution has one input feature: no lanes for it.
+  const bool in_given_order =
+      convolution.feature_group_count > 1 || dims.kernel_input_feature < dims.kernel_output_feature;
   const Order kernel =
-      convolution.feature_group_count > 1
+      in_given_order
           ? order_of(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature)
-          : logical(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature);
-  return {image(dims.input_spatial, dims.input_batch, dims.input_feature), kernel,
-          image(dims.output_spatial, dims.output_batch, dims.output_feature)};
+          : order_of(dims.kernel_spatial, dims.kernel_output_feature, dims.kernel_input_feature);
+  return {input, kernel, other};
 }
 
 }  // namespace tpu::compiler

@@ -125,15 +125,12 @@ class Images {
     while (!work.empty()) {
       const ConvolutionImage from = work.front();
       work.pop_front();
-      const bool in_step = arrays_.at(from.id).in_step;
-      for (InstructionId operand : computation_.at(from.id).operands) {
-        const auto roles = roles_before(operand, from);
-        if (roles) add({operand, *roles}, in_step && !moves(from.id));
-      }
-      for (InstructionId user : users_[static_cast<std::size_t>(from.id)]) {
-        const auto roles = roles_behind(from, user);
-        if (roles) add({user, *roles}, in_step && !moves(user));
-      }
+      const auto go = [&](InstructionId to, InstructionId by) {
+        const auto roles = roles_across(from, to, by);
+        if (roles) add({to, *roles}, arrays_.at(from.id).in_step && !moves(by));
+      };
+      for (InstructionId operand : computation_.at(from.id).operands) go(operand, from.id);
+      for (InstructionId user : users_[static_cast<std::size_t>(from.id)]) go(user, user);
     }
     return node;
   }
@@ -190,35 +187,26 @@ class Images {
     return opcode == HloOpcode::kReshape || opcode == HloOpcode::kTranspose;
   }
 
-  /// The roles of what `user` makes, where it is on the side of what it reads: by an operation that
-  /// goes through both in step, or that gives the dimensions other places.
-  std::optional<ImageRoles> roles_behind(const ConvolutionImage& from, InstructionId user) const {
-    const HloInstruction& made = computation_.at(user);
-    const Shape& source = computation_.at(from.id).shape;
-    if (made.opcode == HloOpcode::kReshape) return moved(source, made.shape, from.roles);
-    if (made.opcode == HloOpcode::kTranspose) {
-      const auto place = [&made](std::int64_t d) {
-        const auto& order = made.dimensions;
-        return std::find(order.begin(), order.end(), d) - order.begin();
+  /// The roles of the array at the other end of an operation, where both are on one side: by an
+  /// operation that goes through both in step, or that gives the dimensions other places. `by` is
+  /// the operation, which makes one of the two.
+  std::optional<ImageRoles> roles_across(const ConvolutionImage& from, InstructionId to,
+                                         InstructionId by) const {
+    const HloInstruction& operation = computation_.at(by);
+    if (operation.opcode == HloOpcode::kReshape) {
+      return moved(computation_.at(from.id).shape, computation_.at(to).shape, from.roles);
+    }
+    if (operation.opcode == HloOpcode::kTranspose) {
+      const std::vector<std::int64_t>& order = operation.dimensions;
+      const auto place = [&](std::int64_t d) {
+        return by == from.id ? order[static_cast<std::size_t>(d)]
+                             : std::find(order.begin(), order.end(), d) - order.begin();
       };
       return ImageRoles{place(from.roles.batch), place(from.roles.features)};
     }
-    const bool in_step = contains(operands_in_step(computation_, made), from.id);
-    return in_step && lie_alike(from.id, user) ? std::optional(from.roles) : std::nullopt;
-  }
-
-  std::optional<ImageRoles> roles_before(InstructionId operand,
-                                         const ConvolutionImage& made) const {
-    const HloInstruction& user = computation_.at(made.id);
-    const Shape& source = computation_.at(operand).shape;
-    if (user.opcode == HloOpcode::kReshape) return moved(user.shape, source, made.roles);
-    if (user.opcode == HloOpcode::kTranspose) {
-      const auto& order = user.dimensions;
-      return ImageRoles{order[static_cast<std::size_t>(made.roles.batch)],
-                        order[static_cast<std::size_t>(made.roles.features)]};
-    }
-    const bool in_step = contains(operands_in_step(computation_, user), operand);
-    return in_step && lie_alike(operand, made.id) ? std::optional(made.roles) : std::nullopt;
+    const InstructionId operand = by == to ? from.id : to;
+    const bool in_step = contains(operands_in_step(computation_, operation), operand);
+    return in_step && lie_alike(operand, by) ? std::optional(from.roles) : std::nullopt;
   }
 
   void count_reshape(InstructionId image, const Shape& from, const Shape& to) {

@@ -75,7 +75,7 @@ class VectorWork {
 
   double cycles_at(InstructionId id) const {
     const HloInstruction& instruction = at(id);
-    const Shape& shape = shape_stepped_through(entry_, id);
+    const Shape& shape = at(stepped_through(entry_, id)).shape;
     if (extent_text(shape) != draft_.extent) return 0;
     if (instruction.opcode != HloOpcode::kReduce)
       return tiles(shape) * vector_cycles(instruction.opcode);

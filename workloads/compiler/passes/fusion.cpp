@@ -111,8 +111,7 @@ class Fusion {
   /// Of what the value, or the reduction that makes it, steps through; equal where layouts are,
   /// too.
   const std::string& extent_of(InstructionId root) const {
-    const bool is_reduce = is_plain_reduce(at(root));
-    return extent_of_value(is_reduce ? at(root).operands[0] : root);
+    return extent_of_value(stepped_through(entry_, root));
   }
   const std::string& extent_of_value(InstructionId id) const {
     return extents_[static_cast<std::size_t>(id)];

@@ -19,9 +19,8 @@ std::string extent_text(const Shape& shape) {
   return text;
 }
 
-const Shape& shape_stepped_through(const Computation& entry, InstructionId id) {
-  const HloInstruction& instruction = entry.at(id);
-  return is_plain_reduce(instruction) ? entry.at(instruction.operands[0]).shape : instruction.shape;
+InstructionId stepped_through(const Computation& entry, InstructionId id) {
+  return is_plain_reduce(entry.at(id)) ? entry.at(id).operands[0] : id;
 }
 
 }  // namespace tpu::compiler

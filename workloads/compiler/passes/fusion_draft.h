@@ -27,7 +27,7 @@ bool is_plain_reduce(const hlo::HloInstruction& instruction);
 /// Equal for shapes that a kernel steps through in the same way.
 std::string extent_text(const hlo::Shape& shape);
 
-/// What an instruction of a kernel is steps through: of a reduction its operand.
-const hlo::Shape& shape_stepped_through(const hlo::Computation& entry, hlo::InstructionId id);
+/// The value that an instruction of a kernel steps through: of a reduction its operand.
+hlo::InstructionId stepped_through(const hlo::Computation& entry, hlo::InstructionId id);
 
 }  // namespace tpu::compiler
