@@ -12,6 +12,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/window_padding.h"
 #include "workloads/hlo/hlo_reader.h"
+#include "workloads/reference/value.h"
 
 namespace tpu::test::convolution_forms_test {
 namespace {
@@ -110,7 +111,14 @@ std::size_t windows_in(const hlo::Module& module) {
       }));
 }
 
-/// What is done to the module leaves the values: in double precision, both in the interpreter.
+std::size_t count_of(const hlo::Module& module, hlo::HloOpcode opcode) {
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  return static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(), [opcode](const auto& each) { return each.opcode == opcode; }));
+}
+
+/// What is done to the module leaves the values of operands that the MXUs take as they are: in
+/// double precision, both in the interpreter.
 hlo::Module expect_same_values(const std::string& text,
                                const std::function<void(hlo::Module&)>& rewrite) {
   const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
@@ -122,6 +130,7 @@ hlo::Module expect_same_values(const std::string& text,
   std::vector<reference::Value> arguments;
   for (hlo::InstructionId id : before.entry_computation().parameters()) {
     arguments.push_back(random_value(before.entry_computation().at(id).shape, engine, {}));
+    for (float& number : arguments.back().numbers) number = reference::round_to_bf16(number);
   }
   const reference::Value wanted = reference::Interpreter(before).run(arguments);
   const reference::Value found = reference::Interpreter(after).run(arguments);
@@ -187,6 +196,57 @@ TEST(ConvolutionForms, ConvolutionsOfAnyKindNeedNoKernel) {
   }
 }
 
+/// Groups are the batch of a dot, whatever strides, dilations and orders there are.
+TEST(ConvolutionForms, GroupsAreTheBatchOfADot) {
+  std::mt19937 engine(13);
+  int grouped = 0;
+  for (int i = 0; i < 600 && !::testing::Test::HasFailure(); ++i) {
+    const Form form = random_form(engine);
+    const std::int64_t groups = form.feature_groups * form.batch_groups;
+    const hlo::Module after = expect_same_values(module_of(form), [](hlo::Module& module) {
+      compiler::GraphEditor edit(module);
+      const hlo::HloInstruction convolution = module.entry_computation().instructions.back();
+      edit.stand_for(convolution.id);
+      edit.finish(compiler::convolution_as_dot(edit, convolution));
+      compiler::tidy(module.entry_computation());
+    });
+    EXPECT_EQ(count_of(after, hlo::HloOpcode::kConvolution), 0U);
+    if (groups == 1) continue;
+    ++grouped;
+    for (const hlo::HloInstruction& dot : after.entry_computation().instructions) {
+      if (dot.opcode != hlo::HloOpcode::kDot) continue;
+      EXPECT_EQ(dot.dot->lhs_batch.size(), 1U);
+      EXPECT_EQ(dot.shape.dimensions[0], groups);
+    }
+  }
+  EXPECT_GT(grouped, 100);
+}
+
+/// Gradients of each example alone: as many groups as examples, each a product of small matrices.
+/// A kernel for groups of a network's features is 0 between them, and fills the array.
+TEST(ConvolutionForms, ManyGroupsAreADotAndFewWideOnesAreNot) {
+  const auto dots = [](const std::string& types, const std::string& convolution) {
+    hlo::Module module = hlo::read_hlo_text("test.hlo", "HloModule groups\nENTRY main {\n" + types +
+                                                            "  ROOT r = " + convolution + "\n}\n");
+    compiler::rewrite_convolutions(module, {});
+    hlo::verify(module);
+    std::size_t batches = 0;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      batches += each.opcode == hlo::HloOpcode::kDot && !each.dot->lhs_batch.empty() ? 1 : 0;
+    }
+    return batches;
+  };
+  EXPECT_EQ(
+      dots("  x = f32[128,13,13,16] parameter(0)\n  w = f32[1,7,7,4096] parameter(1)\n",
+           "f32[4,4,16,4096] convolution(x, w), window={size=7x7 pad=1_2x1_2 rhs_dilate=2x2}, "
+           "dim_labels=f01b_i01o->01bf, feature_group_count=128"),
+      1U);
+  EXPECT_EQ(dots("  x = f32[32,32,32,64] parameter(0)\n  w = f32[3,3,4,64] parameter(1)\n",
+                 "f32[32,32,32,64] convolution(x, w), window={size=3x3 pad=1_1x1_1}, "
+                 "dim_labels=b01f_01io->b01f, feature_group_count=16"),
+            0U);
+}
+
 using WriteParts =
     std::function<hlo::InstructionId(compiler::GraphEditor&, const hlo::HloInstruction&,
                                      std::size_t index, const compiler::EmitConvolution&)>;
@@ -234,12 +294,6 @@ TEST(ConvolutionForms, ResultsOneByOneAreTheGradient) {
       expect_same_values(module_of(form), one_by_one);
     }
   }
-}
-
-std::size_t count_of(const hlo::Module& module, hlo::HloOpcode opcode) {
-  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
-  return static_cast<std::size_t>(std::count_if(
-      all.begin(), all.end(), [opcode](const auto& each) { return each.opcode == opcode; }));
 }
 
 /// A convolution of an input that is padded before, whose result is cut behind it.

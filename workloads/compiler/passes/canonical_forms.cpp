@@ -148,8 +148,9 @@ void CanonicalForms::append_unit(Side& side, Dimensions Side::*list) {
   side.value = reshape(side.value, shape(side.value).dimensions + Dimensions{1});
 }
 
-/// Contracted dimensions that are neighbours on both sides and of which the last one would leave
-/// lanes empty become one; so do the free dimensions of a matrix of weights.
+/// Contracted dimensions that are neighbours on both sides become one where the last one would
+/// leave lanes empty, or where each matrix of a batch would leave rows of the MXUs empty; so do the
+/// free dimensions of a matrix of weights.
 void CanonicalForms::visit_dot(InstructionId id) {
   const hlo::DotDimensions dims = at(id).dot;
   const InstructionId left_value = at(id).operands[0], right_value = at(id).operands[1];
@@ -159,9 +160,13 @@ void CanonicalForms::visit_dot(InstructionId id) {
     return list.back() + 1 == shape(side.value).rank() &&
            product(shape(side.value), {list.back()}) % 128 != 0;
   };
+  const auto fills_mxu = [&](std::int64_t d) { return product(shape(left.value), {d}) >= 128; };
+  const bool leaves_rows = !left.batch.empty() && std::none_of(left.contracting.begin(),
+                                                               left.contracting.end(), fills_mxu);
   if (left.contracting.size() > 1 && are_neighbours(left.contracting) &&
       are_neighbours(right.contracting) &&
-      (leaves_lanes(left, left.contracting) || leaves_lanes(right, right.contracting))) {
+      (leaves_rows || leaves_lanes(left, left.contracting) ||
+       leaves_lanes(right, right.contracting))) {
     merge(left, &Side::contracting);
     merge(right, &Side::contracting);
   }

@@ -43,9 +43,13 @@ Extents merged_order(const Extents& order, std::int64_t from) {
 
 }  // namespace
 
+void make_room(ConvolutionDimensions& dims, const ArrayRoles& roles, std::int64_t place) {
+  for_each_dimension(dims, roles, [place](std::int64_t& d) { d += d >= place ? 1 : 0; });
+}
+
 void insert_dimension(ConvolutionDimensions& dims, const ArrayRoles& roles, std::int64_t place,
                       std::size_t index) {
-  for_each_dimension(dims, roles, [place](std::int64_t& d) { d += d >= place ? 1 : 0; });
+  make_room(dims, roles, place);
   Extents& spatial = dims.*roles.spatial;
   spatial.insert(spatial.begin() + static_cast<std::ptrdiff_t>(index), place);
 }

@@ -20,6 +20,8 @@ inline constexpr ArrayRoles kOutputRoles{&hlo::ConvolutionDimensions::output_bat
                                          &hlo::ConvolutionDimensions::output_feature,
                                          &hlo::ConvolutionDimensions::output_spatial};
 
+/// Dimensions from `place` on move up.
+void make_room(hlo::ConvolutionDimensions& dims, const ArrayRoles& roles, std::int64_t place);
 /// The array gets a spatial dimension `index` at `place`; dimensions from there on move up.
 void insert_dimension(hlo::ConvolutionDimensions& dims, const ArrayRoles& roles, std::int64_t place,
                       std::size_t index);

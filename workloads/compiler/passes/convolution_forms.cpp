@@ -228,7 +228,11 @@ class ConvolutionForms {
   }
 
   Id emit_groups(const HloInstruction& convolution, const EmitConvolution& again) {
-    if (!is_depthwise(edit_, convolution)) return separate_groups(edit_, convolution, again);
+    if (!is_depthwise(edit_, convolution)) {
+      return is_less_as_dot(edit_, convolution, kernels_)
+                 ? convolution_as_dot(edit_, convolution)
+                 : separate_groups(edit_, convolution, again);
+    }
     const auto products = [this, &convolution, &again] {
       const std::int64_t count = positions_that_fit(convolution);
       return count > 0 ? split_positions(edit_, convolution, 1, count, again)
@@ -291,12 +295,6 @@ class ConvolutionForms {
       if (has_kernel(part_of_positions(edit_, convolution, 1, 0, count))) return count;
     }
     return 0;
-  }
-
-  /// How often unrolling a dimension copies the input.
-  static std::int64_t copies_of(const HloInstruction& convolution, std::size_t index) {
-    return std::min(convolution.window[index].size,
-                    extent_of(convolution.shape, convolution.convolution->output_spatial[index]));
   }
 
   static std::size_t cheapest_dimension(const HloInstruction& convolution) {

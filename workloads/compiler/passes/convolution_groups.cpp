@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 
@@ -19,10 +22,6 @@ using Extents = GraphEditor::Extents;
 /// Features that fill the lanes.
 constexpr std::int64_t kFullFeatures = 128;
 
-std::int64_t groups_of(const HloInstruction& convolution) {
-  return std::max(convolution.feature_group_count, convolution.batch_group_count);
-}
-
 /// How many groups go together: the most whose features fit the lanes.
 std::int64_t groups_together(std::int64_t groups, std::int64_t features) {
   for (std::int64_t together = groups; together > 1; --together) {
@@ -30,6 +29,53 @@ std::int64_t groups_together(std::int64_t groups, std::int64_t features) {
   }
   return 1;
 }
+
+/// Kernels of a part of the groups that go together: input and kernel are cut out, the kernel is
+/// widened, the product made.
+constexpr double kKernelsOfPart = 4;
+/// Patches are copied, joined, put in another order, and read by the product; copies that fill no
+/// whole lanes take as much again to be joined. Chosen with three programs in view (StyleGAN's
+/// modulated convolutions, first-order meta-learning, gradients of each example).
+constexpr double kPassesOfPatches = 4, kPassesOfNarrowPatches = 8;
+/// What a product without a kernel of its own takes, in times of what the MXUs need for it.
+constexpr double kWithoutKernel = 2;
+
+/// A matrix of bf16 with either dimension in the lanes, whatever takes less.
+double matrix_bytes(std::int64_t rows, std::int64_t columns) {
+  const auto padded = [](std::int64_t sublanes, std::int64_t lanes) {
+    return static_cast<double>(round_up(sublanes, 8) * round_up(lanes, 128)) * 2;
+  };
+  return std::min(padded(rows, columns), padded(columns, rows));
+}
+
+/// A group as a product of matrices: all patches by the kernel.
+struct GroupMatrices {
+  std::int64_t rows = 1, terms = 1, columns = 1;
+  std::int64_t joined = 1;  ///< Extent of what copies are joined along: features or the batch.
+
+  GroupMatrices(const HloInstruction& convolution, const hlo::Shape& window)
+      : columns(extent_of(convolution.shape, convolution.convolution->output_feature) /
+                groups_of(convolution)),
+        joined(has_large_window(convolution)
+                   ? extent_of(convolution.shape, convolution.convolution->output_batch)
+                   : extent_of(window, convolution.convolution->kernel_input_feature)) {
+    const std::int64_t all = columns * groups_of(convolution);
+    rows = convolution.shape.element_count() / all;
+    terms = window.element_count() / all;
+  }
+  /// Of the MXUs, with `together` groups beside each other.
+  double mxu_cycles(std::int64_t together, const Target& target) const {
+    const std::int64_t tiles = ceil_divide(terms * together, std::int64_t{target.mxu_rows}) *
+                               ceil_divide(columns * together, std::int64_t{target.mxu_columns});
+    return static_cast<double>(tiles * (rows + target.mxu_rows)) / target.mxu_count;
+  }
+  /// Of patches, kernel and result that pass, in bf16.
+  double bytes() const {
+    const double passes = joined % 128 == 0 ? kPassesOfPatches : kPassesOfNarrowPatches;
+    return passes * matrix_bytes(rows, terms) + matrix_bytes(terms, columns) +
+           2 * matrix_bytes(rows, columns);
+  }
+};
 
 /// The `number`th of equal parts along a dimension.
 Id part(GraphEditor& edit, Id value, std::int64_t dimension, std::int64_t number,
@@ -100,6 +146,53 @@ Id join_batch_groups(GraphEditor& edit, HloInstruction convolution, const EmitCo
 }
 
 }  // namespace
+
+bool is_less_as_dot(const GraphEditor& edit, const HloInstruction& convolution,
+                    ConvolutionKernels& kernels) {
+  const ConvolutionDimensions& dims = convolution.convolution;
+  const Target& target = kernels.target();
+  const bool of_batch = convolution.batch_group_count > 1;
+  const std::int64_t grouped = of_batch ? dims.input_batch : dims.input_feature;
+  const std::int64_t groups = groups_of(convolution);
+  hlo::Shape input = edit.shape(convolution.operands[0]);
+  hlo::Shape window = edit.shape(convolution.operands[1]);
+  const GroupMatrices matrices(convolution, window);
+  const double rate = target.hbm_bytes_per_cycle * kMixedTrafficRate;
+  const auto count = static_cast<double>(groups);
+  const double as_dot = count * (matrices.mxu_cycles(1, target) + matrices.bytes() / rate);
+
+  const std::int64_t inputs = extent_of(input, grouped) / groups;
+  const std::int64_t together = groups_together(groups, std::max(inputs, matrices.columns));
+  const auto widen = [](hlo::Shape& shape, std::int64_t dimension, std::int64_t times,
+                        std::int64_t parts) {
+    std::int64_t& extent = shape.dimensions[static_cast<std::size_t>(dimension)];
+    extent = extent * times / parts;
+  };
+  HloInstruction part = convolution;
+  part.feature_group_count = part.batch_group_count = 1;
+  widen(input, grouped, together, groups);
+  widen(window, dims.kernel_output_feature, together, groups);
+  widen(part.shape, dims.output_feature, together, groups);
+  if (of_batch) {
+    widen(part.shape, dims.output_batch, together, 1);
+  } else {
+    widen(window, dims.kernel_input_feature, together, 1);
+  }
+  std::optional<double> product;
+  for (const bool batch_in_lanes : {false, true}) {
+    if (convolution.window.size() != 2) break;
+    const std::optional<double> found = kernels.cycles(part, input, window, batch_in_lanes);
+    if (found) product = std::min(*found, product.value_or(*found));
+  }
+  const double part_cycles =
+      kKernelsOfPart * kKernelCycles +
+      product.value_or(kWithoutKernel * matrices.mxu_cycles(together, target));
+  return as_dot < count / static_cast<double>(together) * part_cycles;
+}
+
+std::int64_t groups_of(const HloInstruction& convolution) {
+  return std::max(convolution.feature_group_count, convolution.batch_group_count);
+}
 
 Id separate_groups(GraphEditor& edit, HloInstruction convolution, const EmitConvolution& emit) {
   const ConvolutionDimensions dims = convolution.convolution;

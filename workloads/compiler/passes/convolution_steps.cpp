@@ -10,6 +10,7 @@
 namespace tpu::compiler {
 
 using hlo::ConvolutionDimensions;
+using hlo::ElementType;
 using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::WindowDimension;
@@ -54,7 +55,7 @@ Id shifted_inputs(GraphEditor& edit, const HloInstruction& convolution, Id input
   const std::int64_t d = dims.input_spatial[index], results = result_extent(convolution, index);
   const bool large = w.size > results;
   std::vector<Id> parts;
-  for (std::int64_t i = 0; i < std::min(w.size, results); ++i) {
+  for (std::int64_t i = 0; i < copies_of(convolution, index); ++i) {
     const std::int64_t from = (large ? w.stride : w.window_dilation) * i - w.padding_low;
     parts.push_back(
         edit.take(input, d, from, std::max(w.size, results), large ? w.window_dilation : w.stride));
@@ -69,6 +70,10 @@ WindowDimension plain_window(std::int64_t size) {
 }
 
 }  // namespace
+
+std::int64_t copies_of(const HloInstruction& convolution, std::size_t index) {
+  return std::min(convolution.window[index].size, result_extent(convolution, index));
+}
 
 bool has_large_window(const HloInstruction& convolution) {
   std::int64_t positions = 1, results = 1;
@@ -402,8 +407,47 @@ Id split_positions(GraphEditor& edit, const HloInstruction& convolution, std::si
   return edit.convert(sum, convolution.shape.type);
 }
 
+namespace {
+
+/// Where the groups of a convolution are, by themselves.
+struct GroupDimensions {
+  std::int64_t input = 0, kernel = 0, output = 0;
+};
+
+/// Dimension `place` of an operand as two: groups, and what is of one group.
+void split_off_groups(GraphEditor& edit, Id& value, std::int64_t place, std::int64_t groups) {
+  Extents extents = edit.dimensions(value);
+  extents[static_cast<std::size_t>(place)] /= groups;
+  extents.insert(extents.begin() + place, groups);
+  value = edit.reshape(value, extents);
+}
+
+/// Groups get dimensions of their own, before that of the input which has them and before the
+/// features of kernel and result; none: it has no groups.
+std::optional<GroupDimensions> split_groups(GraphEditor& edit, HloInstruction& convolution) {
+  const std::int64_t groups = groups_of(convolution);
+  if (groups == 1) return std::nullopt;
+  ConvolutionDimensions& dims = convolution.convolution.edit();
+  const GroupDimensions at{
+      convolution.batch_group_count > 1 ? dims.input_batch : dims.input_feature,
+      dims.kernel_output_feature, dims.output_feature};
+  split_off_groups(edit, convolution.operands[0], at.input, groups);
+  split_off_groups(edit, convolution.operands[1], at.kernel, groups);
+  Extents& results = convolution.shape.dimensions;
+  results[static_cast<std::size_t>(at.output)] /= groups;
+  results.insert(results.begin() + at.output, groups);
+  convolution.feature_group_count = convolution.batch_group_count = 1;
+  make_room(dims, kInputRoles, at.input);
+  make_room(dims, kWindowRoles, at.kernel);
+  make_room(dims, kOutputRoles, at.output);
+  return at;
+}
+
+}  // namespace
+
 Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   HloInstruction convolution = original;
+  const std::optional<GroupDimensions> groups = split_groups(edit, convolution);
   const ConvolutionDimensions& dims = convolution.convolution;
   const std::size_t spatial = convolution.window.size();
   for (std::size_t i = 0; i < spatial; ++i) {
@@ -417,7 +461,11 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   hlo::DotDimensions& contracting = dot.dot.edit();
   contracting.lhs_contracting = {dims.input_feature};
   Id input = convolution.operands[0];
-  Extents kernel, large_window, result{0}, split;
+  Extents kernel, large_window;
+  for (std::size_t i = 0; i < spatial; ++i) {
+    // The MXUs round what they multiply: before it is copied, once.
+    if (copies_of(convolution, i) > 1) input = edit.convert(input, ElementType::kBf16);
+  }
   for (std::size_t i = spatial; i-- > 0;) input = shifted_inputs(edit, convolution, input, i);
   for (std::size_t i = 0; i < spatial; ++i) {
     if (is_large(i)) {
@@ -427,26 +475,37 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
       kernel.push_back(dims.kernel_spatial[i]);
     }
   }
-  // The kernel: positions with the features, those that are contracted by themselves, columns.
+  // The kernel: groups, positions with the features, those that are contracted by themselves,
+  // columns.
   kernel.push_back(dims.kernel_input_feature);
   const std::size_t joined = kernel.size();
   kernel.insert(kernel.end(), large_window.begin(), large_window.end());
   kernel.push_back(dims.kernel_output_feature);
+  if (groups) kernel.insert(kernel.begin(), groups->kernel);
+  const std::size_t first = groups ? 1 : 0;
   Id window = edit.transpose(convolution.operands[1], kernel);
   Extents extents = edit.dimensions(window);
-  for (std::size_t i = 1; i < joined; ++i) extents[0] *= extents[i];
-  extents.erase(extents.begin() + 1, extents.begin() + static_cast<std::ptrdiff_t>(joined));
+  for (std::size_t i = 1; i < joined; ++i) extents[first] *= extents[first + i];
+  const auto rows = extents.begin() + static_cast<std::ptrdiff_t>(first);
+  extents.erase(rows + 1, rows + static_cast<std::ptrdiff_t>(joined));
   window = edit.reshape(window, extents);
   for (std::size_t i = 0; i <= large_window.size(); ++i) {
-    contracting.rhs_contracting.push_back(static_cast<std::int64_t>(i));
+    contracting.rhs_contracting.push_back(static_cast<std::int64_t>(first + i));
   }
   // Which dimension of the result each free one of the input is: the batch splits.
   Extents places;
   extents.clear();
+  if (groups) {
+    contracting.lhs_batch = {groups->input};
+    contracting.rhs_batch = {0};
+    extents.push_back(edit.dimensions(window).front());
+    places.push_back(groups->output);
+  }
   for (std::int64_t d = 0; d < static_cast<std::int64_t>(edit.dimensions(input).size()); ++d) {
     const auto at = std::find(dims.input_spatial.begin(), dims.input_spatial.end(), d);
     const auto i = static_cast<std::size_t>(at - dims.input_spatial.begin());
-    if (d == dims.input_feature || (d != dims.input_batch && is_large(i))) continue;
+    if (d == dims.input_feature || (groups && d == groups->input)) continue;
+    if (d != dims.input_batch && is_large(i)) continue;
     extents.push_back(edit.dimensions(input)[static_cast<std::size_t>(d)]);
     if (d != dims.input_batch) {
       places.push_back(dims.output_spatial[i]);
@@ -464,9 +523,10 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   dot.metadata = original.metadata;
   dot.operands = {input, window};
   dot.shape = hlo::array_shape(original.shape.type, extents);
-  return edit.transpose(edit.reshape(edit.append_instruction(std::move(dot)),
-                                     extents_at(original.shape.dimensions, places)),
-                        inverse(places));
+  const Id value = edit.transpose(edit.reshape(edit.append_instruction(std::move(dot)),
+                                               extents_at(convolution.shape.dimensions, places)),
+                                  inverse(places));
+  return edit.reshape(value, original.shape.dimensions);
 }
 
 }  // namespace tpu::compiler

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "workloads/compiler/passes/convolution_kernels.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -60,17 +61,27 @@ hlo::HloInstruction part_of_positions(GraphEditor& edit, const hlo::HloInstructi
 GraphEditor::Id split_positions(GraphEditor& edit, const hlo::HloInstruction& convolution,
                                 std::size_t index, std::int64_t count, const EmitConvolution& emit);
 
+/// How often patches, or an unrolled dimension, have the input's pixels along a dimension.
+std::int64_t copies_of(const hlo::HloInstruction& convolution, std::size_t index);
+
 /// Each result of spatial dimension `index` by itself, of the pixels that it meets: of a large
 /// window whose input is read where it stands. The dimension has no dilations.
 GraphEditor::Id result_by_result(GraphEditor& edit, const hlo::HloInstruction& convolution,
                                  std::size_t index, const EmitConvolution& emit);
 
+/// Of features or of the batch; 1: none.
+std::int64_t groups_of(const hlo::HloInstruction& convolution);
 /// Groups become convolutions without them: as many groups together as fill 128 features, with
 /// kernels that are 0 between groups.
 GraphEditor::Id separate_groups(GraphEditor& edit, hlo::HloInstruction convolution,
                                 const EmitConvolution& emit);
 
-/// A convolution without groups as a dot of all patches of the input and the kernel.
+/// Whether a dot of all patches whose batch is the groups is expected to take less than
+/// separate_groups().
+bool is_less_as_dot(const GraphEditor& edit, const hlo::HloInstruction& convolution,
+                    ConvolutionKernels& kernels);
+
+/// A convolution as a dot of all patches of the input and the kernel; groups are its batch.
 GraphEditor::Id convolution_as_dot(GraphEditor& edit, const hlo::HloInstruction& convolution);
 
 /// One feature in each group and one result of it, forward and input gradient, or the gradient of
