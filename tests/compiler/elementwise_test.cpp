@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <numeric>
+
 #include "tests/compiler/fused_graph.h"
 
 namespace tpu::test::elementwise_test {
@@ -106,6 +109,40 @@ TEST(Elementwise, OperandsOfFewerMajorsAndRows) {
   const Tensor wide = test.graph.convert(packed, ElementType::kF32);
   sum = test.graph.add(sum, test.graph.broadcast(wide, extents, {0, 3}));
   test.check({test.graph.add(sum, test.graph.broadcast(one, extents, {1}))});
+}
+
+/// What comes again along other axes is spread over the lanes once, where it has room (256
+/// registers) and comes often enough (eight times): the unit that spreads it takes a register in
+/// eight cycles.
+TEST(Elementwise, ColumnsOfMajorsAreSpreadOnce) {
+  struct Case {
+    frontend::Extents extents;
+    std::vector<std::int64_t> axes;
+    bool is_kept;
+  };
+  for (const Case& each :
+       {Case{{5, 6, 40, 100}, {1}, true}, Case{{8, 6, 40, 100}, {1, 2}, true},
+        Case{{7, 6, 40, 100}, {1, 2}, false}, Case{{3, 30, 20, 100}, {0, 2}, true},
+        Case{{4, 8, 16, 9, 20}, {1, 2}, true}, Case{{257, 9, 8, 20}, {0}, false},
+        Case{{256, 9, 8, 20}, {0}, true}, Case{{256, 7, 8, 20}, {0}, false}}) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, each.extents);
+    frontend::Extents own;
+    for (std::int64_t axis : each.axes) {
+      own.push_back(each.extents[static_cast<std::size_t>(axis)]);
+    }
+    const Tensor column = test.input(ElementType::kF32, own);
+    std::vector<std::int64_t> row_major(each.extents.size());
+    std::iota(row_major.rbegin(), row_major.rend(), 0);
+    test.set_layout(row_major);
+    const auto rows = *(each.extents.end() - 2);
+    const std::uint64_t registers = static_cast<std::uint64_t>(std::accumulate(
+        each.extents.begin(), each.extents.end() - 2, (rows + 7) / 8, std::multiplies<>()));
+    const std::uint64_t cycles =
+        test.check({test.graph.multiply(x, test.graph.broadcast(column, each.extents, each.axes))})
+            .cycles;
+    EXPECT_EQ(each.is_kept, cycles < 8 * registers);
+  }
 }
 
 TEST(Elementwise, OneHotOfIntegerLabels) {

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::indexed_access_test {
 namespace {
@@ -201,6 +205,75 @@ TEST(IndexedAccess, LargeTablesAreReachedByRows) {
       indices(-5, 30020));
 }
 
+/// How many gathers and scatters are left.
+std::size_t accesses_left(const std::string& text) {
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::Refusals refusals;
+  compiler::rewrite_indexed_access(module, refusals);
+  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const auto& each) {
+    return each.opcode == hlo::HloOpcode::kGather || each.opcode == hlo::HloOpcode::kScatter;
+  }));
+}
+
+/// A gather of rows of a table of f32 by numbers of any extents ("4,10").
+std::string row_gather(std::int64_t rows, std::int64_t width, const std::string& picks) {
+  const std::string columns = std::to_string(width);
+  const std::string places = std::to_string(std::count(picks.begin(), picks.end(), ',') + 1);
+  return gather("f32[" + std::to_string(rows) + "," + columns + "]", "s32[" + picks + ",1]",
+                "f32[" + picks + "," + columns + "]",
+                "offset_dims={" + places +
+                    "}, collapsed_slice_dims={0}, start_index_map={0}, "
+                    "index_vector_dim=" +
+                    places + ", slice_sizes={1," + columns + "}");
+}
+
+/// A row of 8 elements takes 7 cycles to copy and 11 to add to, a row of the table 6 for each
+/// register of 1024 elements that are compared with it.
+TEST(IndexedAccess, OfAShortTableEachPickIsComparedWithAllRows) {
+  const auto most = [](double cycles) {
+    return static_cast<std::int64_t>(cycles * 1024 / (6 * 8));
+  };
+  const std::int64_t copied = most(7), added = most(11);
+  EXPECT_EQ(accesses_left(row_gather(copied, 8, "4,10")), 0U);
+  EXPECT_EQ(accesses_left(row_gather(copied + 1, 8, "4,10")), 1U);
+  EXPECT_EQ(accesses_left(row_scatter("f32", "add(a, b)", std::to_string(added), "8", "40")), 0U);
+  EXPECT_EQ(accesses_left(row_scatter("f32", "add(a, b)", std::to_string(added + 1), "8", "40")),
+            1U);
+  // Rows of 130 elements fill two tiles of lanes.
+  const auto most_wide = static_cast<std::int64_t>(7.0 * 2 * 1024 / (6 * 256));
+  EXPECT_EQ(accesses_left(row_gather(most_wide, 130, "40")), 0U);
+  EXPECT_EQ(accesses_left(row_gather(most_wide + 1, 130, "40")), 1U);
+  // What is multiplied, and integers, are not summed up.
+  EXPECT_EQ(accesses_left(row_scatter("f32", "multiply(a, b)", "200", "8", "4000")), 1U);
+  EXPECT_EQ(accesses_left(row_scatter("s32", "add(a, b)", "200", "8", "4000")), 1U);
+}
+
+TEST(IndexedAccess, ShortTablesHaveTheirValues) {
+  for (const char* picks : {"9", "4,10", "3,5,130", "2,130,5"}) {
+    for (const auto& [rows, width] :
+         {std::pair<std::int64_t, std::int64_t>{16, 8}, {9, 130}, {3, 64}}) {
+      check_hlo(row_gather(rows, width, picks), indices(-2, static_cast<double>(rows) + 2));
+      const std::string table = "f32[" + std::to_string(rows) + "," + std::to_string(width) + "]";
+      const std::string list = picks;
+      const std::string last = std::to_string(std::count(list.begin(), list.end(), ',') + 1);
+      for (const char* operation : {"add", "maximum"}) {
+        check_hlo(
+            "HloModule s\nmany {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = "
+            "f32[] " +
+                std::string(operation) + "(a, b)\n}\nENTRY main {\n  x = " + table +
+                " parameter(0)\n  i = s32[" + list + ",1] parameter(1)\n  u = f32[" + list + "," +
+                std::to_string(width) + "] parameter(2)\n  ROOT r = " + table +
+                " scatter(x, i, u), update_window_dims={" + last +
+                "}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+                "index_vector_dim=" +
+                last + ", to_apply=many\n}\n",
+            indices(-2, static_cast<double>(rows) + 2));
+      }
+    }
+  }
+}
+
 /// What lax.map over rows makes lies by columns here; rows are scattered into a copy.
 TEST(IndexedAccess, TablesThatLieByColumnsAreCopied) {
   check_hlo(R"(HloModule map
@@ -215,10 +288,10 @@ least {
   ROOT c = f32[] minimum(a, b)
 }
 body {
-  s = (s32[], f32[3,3], f32[3,3]) parameter(0)
+  s = (s32[], f32[700,3], f32[700,3]) parameter(0)
   k = s32[] get-tuple-element(s), index=0
-  y = f32[3,3] get-tuple-element(s), index=1
-  x = f32[3,3] get-tuple-element(s), index=2
+  y = f32[700,3] get-tuple-element(s), index=1
+  x = f32[700,3] get-tuple-element(s), index=2
   zero = s32[] constant(0)
   one = s32[] constant(1)
   next = s32[] add(k, one)
@@ -229,30 +302,30 @@ body {
   sums = f32[3] broadcast(sum), dimensions={}
   new = f32[3] add(flat, sums)
   update = f32[1,3] reshape(new)
-  z = f32[3,3] dynamic-update-slice(y, update, k, zero)
-  ROOT t = (s32[], f32[3,3], f32[3,3]) tuple(next, z, x)
+  z = f32[700,3] dynamic-update-slice(y, update, k, zero)
+  ROOT t = (s32[], f32[700,3], f32[700,3]) tuple(next, z, x)
 }
 condition {
-  s = (s32[], f32[3,3], f32[3,3]) parameter(0)
+  s = (s32[], f32[700,3], f32[700,3]) parameter(0)
   k = s32[] get-tuple-element(s), index=0
   n = s32[] constant(3)
   ROOT less = pred[] compare(k, n), direction=LT
 }
 ENTRY main {
-  x = f32[3,3] parameter(0)
+  x = f32[700,3] parameter(0)
   i = s32[8,1] parameter(1)
   u = f32[8,3] parameter(2)
   zero = s32[] constant(0)
   none = f32[] constant(0)
-  y = f32[3,3] broadcast(none), dimensions={}
-  s = (s32[], f32[3,3], f32[3,3]) tuple(zero, y, x)
-  l = (s32[], f32[3,3], f32[3,3]) while(s), condition=condition, body=body
-  z = f32[3,3] get-tuple-element(l), index=1
-  ROOT r = f32[3,3] scatter(z, i, u), update_window_dims={1}, inserted_window_dims={0},
+  y = f32[700,3] broadcast(none), dimensions={}
+  s = (s32[], f32[700,3], f32[700,3]) tuple(zero, y, x)
+  l = (s32[], f32[700,3], f32[700,3]) while(s), condition=condition, body=body
+  z = f32[700,3] get-tuple-element(l), index=1
+  ROOT r = f32[700,3] scatter(z, i, u), update_window_dims={1}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=least
 }
 )",
-            indices(0, 2));
+            indices(0, 699));
 }
 
 TEST(IndexedAccess, AScatterByAComputationOfItsOwnIsRefusedByName) {

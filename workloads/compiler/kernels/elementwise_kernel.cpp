@@ -128,7 +128,9 @@ void ElementwiseKernel::allocate_input(Input& input) {
     input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
   }
   if (input.is_column()) {
-    const std::int64_t slots = input.fixed ? 1 : input.kept ? space_.row_tiles() : plan_.block;
+    const std::int64_t slots = input.fixed  ? 1
+                               : input.kept ? input.kept_registers(space_)
+                                            : plan_.block;
     input.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * slots));
   }
   ExpressionEmitter::Dependence needs;
@@ -191,14 +193,27 @@ void ElementwiseKernel::spread_columns_once() {
   for (const Input& input : plan_.inputs) {
     if (input.fixed) builder_.store(input.slots, column_value(input, nowhere));
     if (!input.kept) continue;
-    for_each(space_.row_tiles(), 4, [&](Index tile) {
-      Place place = nowhere;
-      place.digits[static_cast<std::size_t>(space_.row_axis())] = tile;
-      builder_.store(at(input.slots, multiply(builder_, tile, 8)), column_value(input, place));
-    });
+    std::vector<int> axes = input.kept_majors;
+    if (input.access.needs_rows()) axes.push_back(space_.row_axis());
+    spread_kept_column(input, axes, nowhere, 0);
   }
   builder_.new_block();
   emitter_.forget();
+}
+
+/// Along the axes from `next` on.
+void ElementwiseKernel::spread_kept_column(const Input& input, const std::vector<int>& axes,
+                                           Place& place, std::size_t next) {
+  const auto axis = static_cast<std::size_t>(axes[next]);
+  const bool is_innermost = next + 1 == axes.size();
+  const std::int64_t extent =
+      axes[next] == space_.row_axis() ? space_.row_tiles() : space_.extents[axis];
+  for_each(extent, is_innermost ? 8 : 1, [&](Index index) {
+    place.digits[axis] = index;
+    if (!is_innermost) return spread_kept_column(input, axes, place, next + 1);
+    builder_.store(kept_column(input, place), column_value(input, place));
+  });
+  place.digits[axis] = Index{};
 }
 
 void ElementwiseKernel::for_each(std::int64_t count, std::int64_t unroll,

@@ -58,6 +58,8 @@ class ElementwiseKernel {
   void emit_part();
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
+  void spread_kept_column(const Input& input, const std::vector<int>& axes, Place& place,
+                          std::size_t next);
   void clear_accumulators(bool sliced);
 
   // Blocks.
@@ -118,6 +120,7 @@ class ElementwiseKernel {
   // Values (elementwise_values.cpp).
   ExpressionValue source(int node, const Place& place);
   VReg column_value(const Input& input, const Place& place);
+  VmemAddress kept_column(const Input& input, const Place& place);
   VReg shifted_value(const Input& input, const Place& place);
   VReg shifted_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile);
   Index within(Index index, std::int64_t first, std::int64_t last);

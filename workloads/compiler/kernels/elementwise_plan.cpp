@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
@@ -29,8 +30,10 @@ constexpr std::int64_t kMostLaneTilesTogether = 4;
 constexpr std::int64_t kLargestBlock = 256;
 /// Of the VMEM, for values of columns: one of so many parts.
 constexpr std::uint64_t kColumnsPart = 8;
-/// Of a column that is kept.
+/// Of a column that is kept. One that depends on majors is spread register by register before the
+/// first block, where nothing else hides it: it must come so often again.
 constexpr std::int64_t kLargestColumn = 1 << 20;
+constexpr std::int64_t kFewestUses = 8;
 
 bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
   int last = -1;
@@ -91,6 +94,7 @@ class Planner {
 
  private:
   bool slice(hlo::Shape& shape, const std::vector<int>& axes) const;
+  bool keeps_column(ElementwisePlan::Input& input) const;
   void find_inputs();
   void find_reductions();
   bool is_reduced(const ExpressionNode& node, int axis) const;
@@ -155,6 +159,17 @@ bool Planner::slice(hlo::Shape& shape, const std::vector<int>& axes) const {
   return false;
 }
 
+/// A column that comes again along other axes, if all of it has room.
+bool Planner::keeps_column(ElementwisePlan::Input& input) const {
+  if (!input.is_column() || input.sliced || input.fixed || space_.linear) return false;
+  input.kept_majors = input.access.major_axes();
+  const std::int64_t registers = input.kept_registers(space_);
+  const std::int64_t fewest = input.kept_majors.empty() ? 2 : kFewestUses;
+  return !contains(input.kept_majors, plan_.cut_axis) &&
+         registers * fewest <= space_.majors() * space_.row_tiles() &&
+         registers * kRegisterBytes <= kLargestColumn;
+}
+
 void Planner::find_inputs() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
     const ExpressionNode& node = graph_.nodes()[id];
@@ -177,9 +192,7 @@ void Planner::find_inputs() {
     }
     input.fixed = input.is_column() && !input.sliced && !input.access.needs_rows() &&
                   input.access.major_axes().empty();
-    input.kept = input.is_column() && !input.sliced && !input.fixed && !space_.linear &&
-                 space_.majors() > 1 && input.access.major_axes().empty() &&
-                 space_.row_tiles() * kRegisterBytes <= kLargestColumn;
+    input.kept = keeps_column(input);
     plan_.inputs.push_back(std::move(input));
   }
 }
@@ -653,7 +666,7 @@ std::int64_t Planner::resident_bytes() const {
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     if (!input.is_stream()) rows += input.access.rows();
     if (input.fixed) rows += 8;
-    if (input.kept) rows += 8 * space_.row_tiles();
+    if (input.kept) rows += 8 * input.kept_registers(space_);
   }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes) rows += 8 * reduction.registers;
@@ -771,6 +784,12 @@ void Planner::divide_period() {
 }
 
 }  // namespace
+
+std::int64_t ElementwisePlan::Input::kept_registers(const IterationSpace& space) const {
+  std::int64_t registers = access.needs_rows() ? space.row_tiles() : 1;
+  for (int axis : kept_majors) registers *= space.extent(axis);
+  return registers;
+}
 
 const ElementwisePlan::Input* ElementwisePlan::input_of(int node) const {
   for (const Input& input : inputs) {

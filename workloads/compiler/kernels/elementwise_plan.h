@@ -36,15 +36,20 @@ struct ElementwisePlan {
     bool repeated = false;    ///< A stream that begins again at each major index.
     bool fixed = false;       ///< A column whose value is the same everywhere.
     bool everywhere = false;  ///< A scalar that stands in all lanes of its row.
-    bool kept = false;        ///< A column of the rows alone: spread once, for all row tiles.
-    VmemRegion region;        ///< Buffers of a stream, or the whole array.
-    VmemRegion slots;  ///< Columns: a register per row tile of the block (kept: of the space),
-                       ///< or one.
+    /// A column that comes again along other axes: spread once, for all row tiles of the matrix
+    /// (where it depends on them) at each index of `kept_majors`.
+    bool kept = false;
+    std::vector<int> kept_majors;
+    VmemRegion region;  ///< Buffers of a stream, or the whole array.
+    VmemRegion slots;   ///< Columns: a register per row tile of the block, of all that is kept, or
+                        ///< one.
 
     bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
     bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
     /// A column that each block spreads anew.
     bool is_spread() const { return is_column() && !fixed && !kept; }
+    /// Registers of a kept column.
+    std::int64_t kept_registers(const IterationSpace& space) const;
   };
   /// Along lanes: of each row, known within the block. Along rows: of each column of a matrix,
   /// known behind its pass over a block, which has whole matrices. Otherwise a sum over the whole

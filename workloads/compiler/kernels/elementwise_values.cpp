@@ -174,10 +174,7 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   const Input& input = *plan_.input_of(id);
   const ElementType type = input.access.shape.type;
   if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));
-  if (input.kept) {
-    const Index tile = digit(place, space_.row_axis());
-    return ExpressionValue::of(builder_.load(at(input.slots, multiply(builder_, tile, 8))));
-  }
+  if (input.kept) return ExpressionValue::of(builder_.load(kept_column(input, place)));
   Index row, lane;
   switch (input.access.kind) {
     case Kind::kStream:
@@ -198,6 +195,19 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
     }
   }
   return {};
+}
+
+/// Where the register of a kept column is.
+VmemAddress ElementwiseKernel::kept_column(const Input& input, const Place& place) {
+  Index number;
+  for (int axis : input.kept_majors) {
+    number = add(builder_, multiply(builder_, number, space_.extent(axis)), digit(place, axis));
+  }
+  if (input.access.needs_rows()) {
+    number = add(builder_, multiply(builder_, number, space_.row_tiles()),
+                 digit(place, space_.row_axis()));
+  }
+  return at(input.slots, multiply(builder_, number, 8));
 }
 
 /// The value where the place lies inside the space, the reduction's identity in padding that would

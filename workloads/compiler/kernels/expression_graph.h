@@ -29,6 +29,7 @@ struct IterationSpace {
   bool linear = false;
 
   int rank() const { return static_cast<int>(extents.size()); }
+  std::int64_t extent(int axis) const { return extents[static_cast<std::size_t>(axis)]; }
   int lane_axis() const { return rank() - 1; }
   int row_axis() const { return rank() - 2; }  ///< Tiled spaces only.
   std::int64_t lanes() const { return linear ? 128 : extents.back(); }

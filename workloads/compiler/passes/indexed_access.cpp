@@ -40,12 +40,13 @@ Extents joined(std::initializer_list<Extents> parts) {
 }
 
 /// An array seen as [batch, outer, indexed, inner]: `order` brings its dimensions there. Selections
-/// keep the extents that batch, outer and inner are products of: joining those that fill no tiles
-/// would move the whole array.
+/// keep the extents that batch, outer, inner and shared picks are products of: joining those that
+/// fill no tiles would move the whole array.
 struct IndexedView {
   Extents order;
   std::int64_t batch = 1, outer = 1, indexed = 1, inner = 1;
   Extents batches, outers, inners;
+  Extents picks;  ///< Of each batch.
 };
 
 /// Estimates of both ways in cycles. Measured on kernels of this compiler: a vector register of a
@@ -71,6 +72,20 @@ Costs estimate(const IndexedView& view, std::int64_t picks, bool is_matrix) {
         kKernelCycles + 512.0 * static_cast<double>(view.batch * view.indexed * width) / kRowBytes;
   }
   return costs;
+}
+
+/// A row of a table in VMEM that a kernel copies, or adds to, by its width in tiles.
+constexpr double kCopiedRowCycles = 7, kAddedRowCycles = 11;
+
+/// Whether a table that all picks share has so few elements that each pick compares itself with all
+/// its rows in less time than a row takes. A selection has registers full of picks and of elements
+/// of rows, or of the latter alone: for each row a compare, a select and a sum in memory.
+bool is_short_table(std::int64_t rows, std::int64_t width, double row_cycles) {
+  constexpr double kRowRegisterCycles = 6, kRegisterElements = 1024;
+  const std::int64_t tiles = ceil_divide(width, isa::kLanes);
+  const std::int64_t filled = width < isa::kLanes ? width : tiles * isa::kLanes;
+  return kRowRegisterCycles * static_cast<double>(rows * filled) / kRegisterElements <=
+         row_cycles * static_cast<double>(tiles);
 }
 
 /// Dimensions of an array accessed by index vectors, sorted by what they are.
@@ -142,8 +157,8 @@ class IndexedAccess {
   Id pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks, bool is_matrix);
   Id append_gather(Id table, Id numbers);
   Id pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
-  Id pick_by_selection(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
-  Id select_floats(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
+  Id pick_by_selection(Id array, const IndexedView& view, Id numbers);
+  Id select_floats(Id array, const IndexedView& view, Id numbers);
   Id take(Id array, std::int64_t dimension, Id numbers);
   /// What a scatter does, seen as [batch, outer, indexed or picks, inner].
   struct Scattering {
@@ -216,7 +231,9 @@ Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& exten
 Id IndexedAccess::pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks,
                        bool is_matrix) {
   const Costs costs = estimate(view, picks, is_matrix);
-  if (costs.selection <= costs.rows) return pick_by_selection(array, view, numbers, picks);
+  const bool is_short =
+      view.batch == 1 && is_short_table(view.indexed, view.outer * view.inner, kCopiedRowCycles);
+  if (is_short || costs.selection <= costs.rows) return pick_by_selection(array, view, numbers);
   if (view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4) {
     return gather_lanes(array, view, numbers, picks);
   }
@@ -293,12 +310,12 @@ Id IndexedAccess::gather_lanes(Id array, const IndexedView& view, Id numbers, st
   within.batch = view.batch * picks;
   within.batches = {within.batch};
   within.indexed = isa::kLanes;
-  return pick_by_selection(table, within, edit_.reshape(lane, {within.batch, 1}), 1);
+  return pick_by_selection(table, within, edit_.reshape(lane, {within.batch, 1}));
 }
 
 /// A space of named lists of extents without those of 1: which dimensions each name has in it.
 struct Box {
-  using Names = std::array<Extents, 5>;
+  using Names = std::array<Extents, 6>;
   Extents extents;
   Names places;
 
@@ -325,32 +342,47 @@ struct Box {
   }
 };
 
-/// The selection of floating values: exactly one element of the sum is not 0. The gathered
-/// dimension stands in the lanes where there is no inner one.
-Id IndexedAccess::select_floats(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
-  enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
-  const Box box({view.batches, view.outers, Extents{picks}, Extents{view.indexed}, view.inners},
-                kIndexed);
+/// Names of the space of a selection.
+enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kLastPicks, kInner };
+
+/// The space of a selection. A table that all picks share is compared with a register of picks row
+/// by row; otherwise picks are one dimension, and the gathered one stands in the lanes where there
+/// is no inner one. `in_lanes`: all picks do.
+Box selection_space(const IndexedView& view, bool in_lanes) {
+  Extents picks = view.picks, last;
+  if (view.batch > 1) picks = {product(picks)};
+  if (in_lanes) {
+    picks.swap(last);
+  } else if (view.batch == 1 && view.inner > 1 && !picks.empty()) {
+    last = {picks.back()};
+    picks.pop_back();
+  }
+  return Box({view.batches, view.outers, picks, Extents{view.indexed}, last, view.inners},
+             kIndexed);
+}
+
+/// The selection of floating values: exactly one element of the sum is not 0.
+Id IndexedAccess::select_floats(Id array, const IndexedView& view, Id numbers) {
+  const Box box = selection_space(view, false);
   const std::int64_t indexed = box.places[kIndexed].front();
   const Id place = edit_.iota(ElementType::kS32, box.extents, indexed);
-  const Id wanted = box.spread(edit_, numbers, {kBatch, kPicks});
+  const Id wanted = box.spread(edit_, numbers, {kBatch, kPicks, kLastPicks});
   const Id value = box.spread(edit_, array, {kBatch, kOuter, kIndexed, kInner});
   const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
   const Id chosen = edit_.select(hit, value, edit_.splat(ElementType::kF32, box.extents, 0));
   return edit_.reduce(chosen, HloOpcode::kAdd, {indexed}, 0);
 }
 
-Id IndexedAccess::pick_by_selection(Id array, const IndexedView& view, Id numbers,
-                                    std::int64_t picks) {
+Id IndexedAccess::pick_by_selection(Id array, const IndexedView& view, Id numbers) {
   const ElementType type = edit_.shape(array).type;
-  if (type == ElementType::kF32) return select_floats(array, view, numbers, picks);
+  if (type == ElementType::kF32) return select_floats(array, view, numbers);
   if (type == ElementType::kBf16) {
     const Id wide = edit_.convert(array, ElementType::kF32);
-    return edit_.convert(select_floats(wide, view, numbers, picks), type);
+    return edit_.convert(select_floats(wide, view, numbers), type);
   }
   if (type == ElementType::kPred) {
     const Id wide = edit_.convert(array, ElementType::kF32);
-    const Id chosen = select_floats(wide, view, numbers, picks);
+    const Id chosen = select_floats(wide, view, numbers);
     return edit_.compare(chosen, edit_.splat(ElementType::kF32, edit_.dimensions(chosen), 0),
                          ComparisonDirection::kNe);
   }
@@ -359,7 +391,7 @@ Id IndexedAccess::pick_by_selection(Id array, const IndexedView& view, Id number
   const auto part = [&](HloOpcode opcode, double amount) {
     const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
     const Id half = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
-    return edit_.convert(select_floats(half, view, numbers, picks), ElementType::kS32);
+    return edit_.convert(select_floats(half, view, numbers), ElementType::kS32);
   };
   const Id high = part(HloOpcode::kShiftRightArithmetic, 16);
   const Id low = part(HloOpcode::kAnd, 0xffff);
@@ -378,6 +410,7 @@ Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
     if (d != dimension) (d < dimension ? view.outers : view.inners).push_back(extent);
   }
   const std::int64_t picks = edit_.dimensions(numbers).at(0);
+  view.picks = {picks};
   const bool is_matrix = extents.size() == 2 && dimension == 0;
   const Id picked = pick(array, view, numbers, picks, is_matrix);
   Extents result = extents;
@@ -385,9 +418,10 @@ Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
   return edit_.reshape(picked, result);
 }
 
-/// Whole rows of a matrix, one index each; `picked` has the slices or updates.
+/// Whole rows of a matrix, one index each, that a kernel takes in `row_cycles` each; `picked` has
+/// the slices or updates.
 bool is_rows_already(const HloInstruction& instruction, const Shape& table, const Shape& indices,
-                     const Shape& picked) {
+                     const Shape& picked, double row_cycles) {
   const hlo::GatherDimensions& dims = instruction.gather;
   const std::int64_t rank = indices.rank();
   const bool one_number = dims.index_vector_dim == rank ||
@@ -397,7 +431,8 @@ bool is_rows_already(const HloInstruction& instruction, const Shape& table, cons
          table.dimensions[1] > 1 && dims.offset_dims == Extents{batch_rank} &&
          dims.collapsed_slice_dims == Extents{0} && dims.start_index_map == Extents{0} &&
          dims.operand_batching_dims.empty() &&
-         picked.dimensions[static_cast<std::size_t>(batch_rank)] == table.dimensions[1];
+         picked.dimensions[static_cast<std::size_t>(batch_rank)] == table.dimensions[1] &&
+         !is_short_table(table.dimensions[0], table.dimensions[1], row_cycles);
 }
 
 /// [batching, outer, picks, expanded, inner] into the order of a gather's result.
@@ -459,7 +494,9 @@ void IndexedAccess::visit_gather(Id id) {
   const hlo::GatherDimensions& dims = gather.gather;
   Id array = gather.operands[0];
   const Id indices = gather.operands[1];
-  if (is_rows_already(gather, at(array).shape, at(indices).shape, gather.shape)) return;
+  if (is_rows_already(gather, at(array).shape, at(indices).shape, gather.shape, kCopiedRowCycles)) {
+    return;
+  }
   edit_.stand_for(id);
   Extents extents = edit_.dimensions(array);
   // Dimensions that no index moves are cut first; those whose slice is everything are windows.
@@ -515,7 +552,9 @@ void IndexedAccess::visit_gather(Id id) {
     components.push_back(number);
     indexed_extents.push_back(extents[at_d]);
   }
-  const std::int64_t picks = product(pick_extents) / roles.view.batch;
+  const auto batching = static_cast<std::ptrdiff_t>(dims.start_indices_batching_dims.size());
+  roles.view.picks.assign(pick_extents.begin() + batching, pick_extents.end());
+  const std::int64_t picks = product(roles.view.picks);
   Id result = edit_.transpose(array, roles.view.order);
   if (components.empty()) {
     // Every index can only be 0: each pick is the array itself.
@@ -547,24 +586,19 @@ double neutral_of(HloOpcode opcode, ElementType type) {
 /// Sums and extremes: each update where its index is, all of them reduced.
 Id IndexedAccess::scatter_selected(const Scattering& scattering) {
   const IndexedView& view = scattering.view;
-  enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kInner };
   const bool in_lanes = view.inner == 1 && scattering.picks > 1;  // The picks, which are reduced.
-  const std::size_t at_picks = in_lanes ? kInner : kPicks;
-  const Extents picks{scattering.picks};
-  const Box box({view.batches, view.outers, in_lanes ? Extents{} : picks, Extents{view.indexed},
-                 in_lanes ? picks : view.inners},
-                kIndexed);
+  const Box box = selection_space(view, in_lanes);
   const ElementType type = edit_.shape(scattering.updates).type;
   const double neutral = neutral_of(scattering.opcode, type);
   const Id place = edit_.iota(ElementType::kS32, box.extents, box.places[kIndexed].front());
-  const Id wanted = box.spread(edit_, scattering.numbers, {kBatch, at_picks});
-  const Id value = in_lanes
-                       ? box.spread(edit_, scattering.updates, {kBatch, kOuter, kInner})
-                       : box.spread(edit_, scattering.updates, {kBatch, kOuter, kPicks, kInner});
+  const Id wanted = box.spread(edit_, scattering.numbers, {kBatch, kPicks, kLastPicks});
+  const Id value =
+      box.spread(edit_, scattering.updates, {kBatch, kOuter, kPicks, kLastPicks, kInner});
   const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
   Id sum = edit_.select(hit, value, edit_.splat(type, box.extents, neutral));
   if (scattering.picks > 1) {
-    sum = edit_.reduce(sum, scattering.opcode, {box.places[at_picks].front()}, neutral);
+    sum = edit_.reduce(sum, scattering.opcode, joined({box.places[kPicks], box.places[kLastPicks]}),
+                       neutral);
   }
   return edit_.binary(scattering.opcode, edit_.reshape(scattering.array, edit_.dimensions(sum)),
                       sum);
@@ -584,6 +618,7 @@ Id IndexedAccess::scatter_last(const Scattering& scattering) {
       edit_.convert(edit_.reduce(numbers, HloOpcode::kMaximum, {2}, -HUGE_VAL), ElementType::kS32);
   IndexedView source = view;
   source.indexed = scattering.picks;
+  source.picks = {view.indexed};
   const Id value = pick(scattering.updates, source, clamp(last, scattering.picks - 1), view.indexed,
                         view.batch == 1 && view.outer == 1);
   const Id changes =
@@ -675,7 +710,11 @@ Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
   const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
   // Integers are reduced as several digits.
   const double digits = type == ElementType::kF32 ? 1 : 4;
-  if ((is_sum || is_extreme) && digits * costs.selection <= (is_single ? by_element : costs.rows)) {
+  const bool is_short = digits == 1 && view.batch == 1 &&
+                        is_short_table(view.indexed, view.outer * view.inner,
+                                       is_single ? kScatteredElementCycles : kAddedRowCycles);
+  if ((is_sum || is_extreme) &&
+      (is_short || digits * costs.selection <= (is_single ? by_element : costs.rows))) {
     return scatter_selected(scattering);
   }
   return is_single ? scatter_elements(scattering) : scatter_rows(scattering);
@@ -797,7 +836,7 @@ void IndexedAccess::visit_scatter(Id id) {
   const ElementType type = scatter.shape.type;
   const Id indices = scatter.operands[1];
   if (is_rows_already(scatter, at(scatter.operands[0]).shape, at(indices).shape,
-                      at(scatter.operands[2]).shape) &&
+                      at(scatter.operands[2]).shape, kAddedRowCycles) &&
       hlo::byte_size(type) == 4) {
     return;
   }
@@ -858,7 +897,9 @@ void IndexedAccess::visit_scatter(Id id) {
   }
   const Id numbers =
       rows_of_updates(scatter, roles, extents, sizes, own, pick_extents, pick_labels);
-  const std::int64_t picks = product(pick_extents) / roles.view.batch;
+  const auto batching = static_cast<std::ptrdiff_t>(dims.start_indices_batching_dims.size());
+  roles.view.picks.assign(pick_extents.begin() + batching, pick_extents.end());
+  const std::int64_t picks = product(roles.view.picks);
   updates = ordered_updates(scatter, updates, roles, extents, pick_labels);
   const Id seen = edit_.transpose(array, roles.view.order);
   Id result = scatter_to({opcode, seen, updates, numbers, roles.view, picks},
