@@ -38,7 +38,7 @@ constexpr double kKernelsOfPart = 4;
 /// modulated convolutions, first-order meta-learning, gradients of each example).
 constexpr double kPassesOfPatches = 4, kPassesOfNarrowPatches = 8;
 /// What a product without a kernel of its own takes, in times of what the MXUs need for it.
-constexpr double kWithoutKernel = 2;
+constexpr double kPartWithoutKernel = 2;
 
 /// A matrix of bf16 with either dimension in the lanes, whatever takes less.
 double matrix_bytes(std::int64_t rows, std::int64_t columns) {
@@ -186,7 +186,7 @@ bool is_less_as_dot(const GraphEditor& edit, const HloInstruction& convolution,
   }
   const double part_cycles =
       kKernelsOfPart * kKernelCycles +
-      product.value_or(kWithoutKernel * matrices.mxu_cycles(together, target));
+      product.value_or(kPartWithoutKernel * matrices.mxu_cycles(together, target));
   return as_dot < count / static_cast<double>(together) * part_cycles;
 }
 

@@ -409,6 +409,16 @@ Id split_positions(GraphEditor& edit, const HloInstruction& convolution, std::si
 
 namespace {
 
+/// Dimensions from `begin` to before `end` as one.
+Id joined_dimensions(GraphEditor& edit, Id value, std::size_t begin, std::size_t end) {
+  Extents extents = edit.dimensions(value);
+  const auto first = extents.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto last = extents.begin() + static_cast<std::ptrdiff_t>(end);
+  *first = std::accumulate(first, last, std::int64_t{1}, std::multiplies<>());
+  extents.erase(first + 1, last);
+  return edit.reshape(value, extents);
+}
+
 /// Where the groups of a convolution are, by themselves.
 struct GroupDimensions {
   std::int64_t input = 0, kernel = 0, output = 0;
@@ -483,18 +493,13 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   kernel.push_back(dims.kernel_output_feature);
   if (groups) kernel.insert(kernel.begin(), groups->kernel);
   const std::size_t first = groups ? 1 : 0;
-  Id window = edit.transpose(convolution.operands[1], kernel);
-  Extents extents = edit.dimensions(window);
-  for (std::size_t i = 1; i < joined; ++i) extents[first] *= extents[first + i];
-  const auto rows = extents.begin() + static_cast<std::ptrdiff_t>(first);
-  extents.erase(rows + 1, rows + static_cast<std::ptrdiff_t>(joined));
-  window = edit.reshape(window, extents);
+  const Id window = joined_dimensions(edit, edit.transpose(convolution.operands[1], kernel), first,
+                                      first + joined);
   for (std::size_t i = 0; i <= large_window.size(); ++i) {
     contracting.rhs_contracting.push_back(static_cast<std::int64_t>(first + i));
   }
   // Which dimension of the result each free one of the input is: the batch splits.
-  Extents places;
-  extents.clear();
+  Extents places, extents;
   if (groups) {
     contracting.lhs_batch = {groups->input};
     contracting.rhs_batch = {0};

@@ -117,6 +117,12 @@ struct Roles {
     view.indexed = product(extents_of(indexed));
     view.inner = product(view.inners);
   }
+  /// Extents of the batches, then of the picks of each; returns how many these are.
+  std::int64_t set_picks(const Extents& extents) {
+    view.picks.assign(extents.begin() + static_cast<std::ptrdiff_t>(batching.size()),
+                      extents.end());
+    return product(view.picks);
+  }
 };
 
 class IndexedAccess {
@@ -552,9 +558,7 @@ void IndexedAccess::visit_gather(Id id) {
     components.push_back(number);
     indexed_extents.push_back(extents[at_d]);
   }
-  const auto batching = static_cast<std::ptrdiff_t>(dims.start_indices_batching_dims.size());
-  roles.view.picks.assign(pick_extents.begin() + batching, pick_extents.end());
-  const std::int64_t picks = product(roles.view.picks);
+  const std::int64_t picks = roles.set_picks(pick_extents);
   Id result = edit_.transpose(array, roles.view.order);
   if (components.empty()) {
     // Every index can only be 0: each pick is the array itself.
@@ -897,9 +901,7 @@ void IndexedAccess::visit_scatter(Id id) {
   }
   const Id numbers =
       rows_of_updates(scatter, roles, extents, sizes, own, pick_extents, pick_labels);
-  const auto batching = static_cast<std::ptrdiff_t>(dims.start_indices_batching_dims.size());
-  roles.view.picks.assign(pick_extents.begin() + batching, pick_extents.end());
-  const std::int64_t picks = product(roles.view.picks);
+  const std::int64_t picks = roles.set_picks(pick_extents);
   updates = ordered_updates(scatter, updates, roles, extents, pick_labels);
   const Id seen = edit_.transpose(array, roles.view.order);
   Id result = scatter_to({opcode, seen, updates, numbers, roles.view, picks},
