@@ -1,5 +1,8 @@
+#include "workloads/compiler/passes/operand_precision.h"
+
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -25,6 +28,16 @@ const char* const kConstantDot =
     "  b = f32[2,5] constant({{0.1, 0.37, -1.3, 3.1415927, 0.7}, {5.3, -0.011, 100.7, 0.3, "
     "1e-3}})\n"
     "  ROOT r = f32[9,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}";
+/// A product for the vector unit, and one so short that all products take half of the array's
+/// passes.
+const char* const kRowDot =
+    "HloModule k\nENTRY main {\n  a = f32[1,5] parameter(0)\n"
+    "  b = f32[2,5] constant({{0.1, 0.37, -1.3, 3.1415927, 0.7}, {5.3, -0.011, 100.7, 0.3, "
+    "1e-3}})\n"
+    "  ROOT r = f32[1,2] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}";
+const char* const kShortDot =
+    "HloModule d\nENTRY main {\n  a = f32[400,64] parameter(0)\n  b = f32[64,150] parameter(1)\n"
+    "  ROOT r = f32[400,150] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}";
 const char* const kConvolution =
     "HloModule c\nENTRY main {\n  a = f32[4,6,6,20] parameter(0)\n"
     "  b = f32[3,3,20,24] parameter(1)\n  ROOT r = f32[4,6,6,24] convolution(a, b), "
@@ -67,7 +80,8 @@ TEST(OperandPrecision, MorePartsAreMoreExact) {
     EXPECT_LT(plain.cycles, high.cycles);
     EXPECT_LT(high.cycles, highest.cycles);
   }
-  for (const char* product : {kSmallDots, kConstantDot}) {
+  EXPECT_LT(run_product(kRowDot, ", operand_precision={highest,highest}").error, 4e-7);
+  for (const char* product : {kSmallDots, kConstantDot, kShortDot}) {
     const Outcome high = run_product(product, ", operand_precision={high,high}");
     EXPECT_GT(run_product(product, "").error, 5e-4);
     EXPECT_LT(high.error, 1e-5);
@@ -81,6 +95,28 @@ TEST(OperandPrecision, MorePartsAreMoreExact) {
   EXPECT_LT(run_product(kDot, ", algorithm=dot_f16_f16_f32").error, 1e-5);
   EXPECT_EQ(run_product(kDot, ", algorithm=dot_bf16_bf16_f32").cycles,
             run_product(kDot, "").cycles);
+}
+
+/// Parts of so few contracted elements stand one behind the other that the array takes half of the
+/// passes at most: 6 of 64 in three, 3 of 42 in one.
+TEST(OperandPrecision, ShortProductsAreOne) {
+  const auto dots = [](int terms, const char* precision) {
+    const std::string n = std::to_string(terms);
+    hlo::Module module = hlo::read_hlo_text(
+        "p.hlo",
+        "HloModule d\nENTRY main {\n  a = f32[2000," + n + "] parameter(0)\n  b = f32[" + n +
+            ",8] parameter(1)\n  ROOT r = f32[2000,8] dot(a, b), lhs_contracting_dims={1}, "
+            "rhs_contracting_dims={0}, operand_precision={" +
+            precision + "," + precision + "}\n}\n");
+    compiler::rewrite_precise_products(module);
+    const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+    return std::count_if(all.begin(), all.end(),
+                         [](const auto& each) { return each.opcode == hlo::HloOpcode::kDot; });
+  };
+  EXPECT_EQ(dots(64, "highest"), 1);
+  EXPECT_EQ(dots(65, "highest"), 6);
+  EXPECT_EQ(dots(42, "high"), 1);
+  EXPECT_EQ(dots(43, "high"), 3);
 }
 
 /// What the vector unit computes in f32 is not the largest of several products: neither a depthwise

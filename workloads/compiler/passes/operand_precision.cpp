@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "isa/vector_arithmetic.h"
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/passes/convolution_arrays.h"
 #include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -24,6 +26,8 @@ using Id = GraphEditor::Id;
 /// Of the operands of all products of a dot that become one product: they stand in VMEM while they
 /// are made.
 constexpr std::int64_t kMostJoinedBytes = 256 << 10;
+/// Contracted elements that a pass of an array takes.
+constexpr std::int64_t kArrayRows = 128;
 
 float rounded_to_bf16(float value) {
   std::uint32_t bits = 0;
@@ -80,18 +84,16 @@ class PreciseProducts {
     edit_.stand_for(id);
     const std::vector<Id> left = parts_of(product, 0, asked);
     const std::vector<Id> right = parts_of(product, 1, asked);
-    if (is_small(product, left.size() * right.size())) {
-      return edit_.finish(edit_.convert(joined(product, left, right), product.shape.type));
+    const Pairs pairs(left.size(), right.size());
+    if (is_for_one_product(product, pairs)) {
+      return edit_.finish(edit_.convert(joined(product, left, right, pairs), product.shape.type));
     }
-    // The smallest products first.
     Id sum = -1;
-    for (std::size_t order = asked; order-- > 0;) {
-      if (order == 0 && sum >= 0) sum = finite(sum);
-      for (std::size_t i = 0; i <= order; ++i) {
-        if (i >= left.size() || order - i >= right.size()) continue;
-        const Id part = product_of(product, left[i], right[order - i]);
-        sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
-      }
+    for (std::size_t k = 0; k < pairs.lefts.size(); ++k) {
+      // The largest product is the last.
+      if (k + 1 == pairs.lefts.size() && sum >= 0) sum = finite(sum);
+      const Id part = product_of(product, left[pairs.lefts[k]], right[pairs.rights[k]]);
+      sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
     }
     edit_.finish(edit_.convert(sum, product.shape.type));
   }
@@ -126,30 +128,43 @@ class PreciseProducts {
     return parts;
   }
 
-  /// A dot whose kernels would take their latency rather than the time of the MXUs.
-  bool is_small(const HloInstruction& product, std::size_t products) const {
+  /// Which parts of the operands meet, the smallest products first.
+  struct Pairs {
+    std::vector<std::size_t> lefts, rights;
+
+    Pairs(std::size_t left, std::size_t right) {
+      for (std::size_t order = std::max(left, right); order-- > 0;) {
+        for (std::size_t i = 0; i <= order; ++i) {
+          if (i >= left || order - i >= right) continue;
+          lefts.push_back(i);
+          rights.push_back(order - i);
+        }
+      }
+    }
+    auto count() const { return static_cast<std::int64_t>(lefts.size()); }
+  };
+
+  /// A dot whose kernels would take their latency rather than the time of the MXUs, or leave so
+  /// many rows of the arrays empty that one product takes half of the passes at most.
+  bool is_for_one_product(const HloInstruction& product, const Pairs& pairs) const {
     if (product.opcode != HloOpcode::kDot || product.dot->lhs_contracting.empty()) return false;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0, terms = 1;
     for (const Id operand : product.operands) bytes += edit_.shape(operand).padded_bytes();
-    return products > 1 && bytes * static_cast<std::int64_t>(products) <= kMostJoinedBytes;
+    for (const std::int64_t d : product.dot->lhs_contracting) {
+      terms *= extent_of(edit_.shape(product.operands[0]), d);
+    }
+    const auto passes = [](std::int64_t rows) { return ceil_divide(rows, kArrayRows); };
+    const bool is_short = 2 * passes(pairs.count() * terms) <= pairs.count() * passes(terms);
+    return pairs.count() > 1 && (is_short || bytes * pairs.count() <= kMostJoinedBytes);
   }
 
   /// All products as one: their parts stand one behind the other along a contracted dimension, the
   /// smallest products first. Only the largest product has infinities: the others would make NaN
   /// of them.
   Id joined(const HloInstruction& product, const std::vector<Id>& left,
-            const std::vector<Id>& right) {
-    const std::size_t asked = std::max(left.size(), right.size());
-    std::vector<std::size_t> lefts, rights;
-    for (std::size_t order = asked; order-- > 0;) {
-      for (std::size_t i = 0; i <= order; ++i) {
-        if (i >= left.size() || order - i >= right.size()) continue;
-        lefts.push_back(i);
-        rights.push_back(order - i);
-      }
-    }
-    return product_of(product, in_a_row(left, lefts, product.dot->lhs_contracting[0]),
-                      in_a_row(right, rights, product.dot->rhs_contracting[0]));
+            const std::vector<Id>& right, const Pairs& pairs) {
+    return product_of(product, in_a_row(left, pairs.lefts, product.dot->lhs_contracting[0]),
+                      in_a_row(right, pairs.rights, product.dot->rhs_contracting[0]));
   }
 
   /// Parts by their numbers, one behind the other; all but the last one without infinities.
@@ -163,6 +178,8 @@ class PreciseProducts {
     for (const Id part : parts) finite_parts.push_back(finite(part));
     for (const std::size_t number : numbers) row.push_back(finite_parts[number]);
     row.back() = parts[numbers.back()];
+    // The MXUs round them: before they are written, half as many bytes.
+    for (Id& part : row) part = edit_.convert(part, ElementType::kBf16);
     return edit_.concatenate(row, dimension);
   }
 
