@@ -476,6 +476,55 @@ TEST(ConvolutionForms, ALongLineIsAColumnAndItsGradientDots) {
   check_compiled(gradient, 6);
 }
 
+/// Results of a gradient that pass over the line once, in rows, take less than by themselves from
+/// the fourth on. As many rows as a kernel takes that are equal.
+TEST(ConvolutionForms, TheGradientOfALongLineIsThatOfAnImageOfRows) {
+  compiler::Target target;
+  target.vmem_bytes = 2U << 20;
+  for (const int results : {3, 4, 5}) {
+    const std::string count = std::to_string(results);
+    const std::string text =
+        "HloModule line\nENTRY main {\n  x = f32[8,400,64] parameter(0)\n  g = f32[8,400,64] "
+        "parameter(1)\n  ROOT r = f32[" +
+        count + ",64,64] convolution(x, g), window={size=400 pad=" + std::to_string(results - 1) +
+        "_0}, dim_labels=f0b_i0o->0bf\n}\n";
+    const hlo::Module after = expect_same_values(
+        text, [&](hlo::Module& module) { compiler::rewrite_convolutions(module, target); });
+    EXPECT_EQ(windows_in(after), results < 4 ? 0U : 1U);
+    EXPECT_EQ(count_of(after, hlo::HloOpcode::kDot), results < 4 ? 3U : 0U);
+    for (const hlo::HloInstruction& each : after.entry_computation().instructions) {
+      if (each.opcode != hlo::HloOpcode::kConvolution) continue;
+      EXPECT_GT(each.window[0].size, 1);
+      EXPECT_EQ(each.window[0].size * each.window[1].size, 400);
+    }
+  }
+}
+
+/// Lines of any length, in rows that may end beyond them.
+TEST(ConvolutionForms, ALineInRowsHasItsGradient) {
+  std::mt19937 engine(17);
+  int tried = 0;
+  for (int i = 0; i < 3000 && !::testing::Test::HasFailure(); ++i) {
+    Form form = random_form(engine);
+    if (form.window.size() != 1 || form.feature_groups * form.batch_groups > 1) continue;
+    form.window[0].base_dilation = 1;
+    form.window[0].reversal = false;
+    if (form.result(0) < 1) continue;
+    ++tried;
+    expect_same_values(module_of(form), in_parts(engine, [&](compiler::GraphEditor& edit,
+                                                             const hlo::HloInstruction& line,
+                                                             std::size_t, const auto& emit) {
+                         return compiler::add_spatial_dimension(
+                             edit, line, 0, [&](const hlo::HloInstruction& image) {
+                               const auto rows = 1 + static_cast<std::int64_t>(engine() % 4);
+                               return emit(compiler::write_in_rows(
+                                   edit, image, compiler::line_in_rows(edit, image, rows)));
+                             });
+                       }));
+  }
+  EXPECT_GT(tried, 300);
+}
+
 /// A line that fits VMEM as one row where its pixels are rounded, beside what may stand behind the
 /// convolution; with zeros between the pixels it is taken apart as it is.
 TEST(ConvolutionForms, ALineThatFitsRoundedIsARow) {

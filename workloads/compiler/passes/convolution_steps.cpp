@@ -361,6 +361,50 @@ HloInstruction part_of_positions(GraphEditor& edit, const HloInstruction& convol
   return part;
 }
 
+LineInRows line_in_rows(const GraphEditor& edit, const HloInstruction& image, std::int64_t rows) {
+  const ConvolutionDimensions& dims = image.convolution;
+  LineInRows form{image, edit.shape(image.operands[0]), edit.shape(image.operands[1])};
+  const std::int64_t length = ceil_divide(image.window[1].size, rows);
+  WindowDimension& w = form.convolution.window[1];
+  w.size = length;
+  w.padding_low = w.padding_high = 0;
+  form.convolution.window[0] = plain_window(rows);
+  form.input.type = form.window.type = ElementType::kBf16;
+  const auto set = [](hlo::Shape& shape, const Extents& spatial, std::int64_t high,
+                      std::int64_t wide) {
+    shape.dimensions[static_cast<std::size_t>(spatial[0])] = high;
+    shape.dimensions[static_cast<std::size_t>(spatial[1])] = wide;
+  };
+  const std::int64_t reach = (result_extent(image, 1) - 1) * w.stride;
+  set(form.input, dims.input_spatial, rows, reach + (length - 1) * w.window_dilation + 1);
+  set(form.window, dims.kernel_spatial, rows, length);
+  return form;
+}
+
+HloInstruction write_in_rows(GraphEditor& edit, const HloInstruction& image,
+                             const LineInRows& form) {
+  const ConvolutionDimensions& dims = image.convolution;
+  HloInstruction convolution = form.convolution;
+  const WindowDimension& w = convolution.window[1];
+  const std::int64_t rows = convolution.window[0].size;
+  const Id line = edit.convert(image.operands[0], ElementType::kBf16);
+  std::vector<Id> parts;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t d = dims.input_spatial[1], length = extent_of(form.input, d);
+    const std::int64_t first = row * w.size * w.window_dilation - image.window[1].padding_low;
+    const std::int64_t begin = std::max<std::int64_t>(0, first);
+    const std::int64_t end = std::min(extent_of(edit.shape(line), d), first + length);
+    // Only rows that reach beyond the line are padded.
+    const Id inside = edit.take(line, d, begin, std::max<std::int64_t>(1, end - begin), 1);
+    parts.push_back(edit.take(inside, d, first - begin, length, 1));
+  }
+  const Id window = edit.take(edit.convert(image.operands[1], ElementType::kBf16),
+                              dims.kernel_spatial[1], 0, rows * w.size, 1);
+  convolution.operands = {edit.concatenate(parts, dims.input_spatial[0]),
+                          edit.reshape(window, form.window.dimensions)};
+  return convolution;
+}
+
 Id result_by_result(GraphEditor& edit, const HloInstruction& convolution, std::size_t index,
                     const EmitConvolution& emit) {
   const ConvolutionDimensions& dims = convolution.convolution;

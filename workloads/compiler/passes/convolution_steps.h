@@ -64,6 +64,19 @@ GraphEditor::Id split_positions(GraphEditor& edit, const hlo::HloInstruction& co
 /// How often patches, or an unrolled dimension, have the input's pixels along a dimension.
 std::int64_t copies_of(const hlo::HloInstruction& convolution, std::size_t index);
 
+/// The gradient of a kernel over a line of pixels, an image of one row (no dilated base, not
+/// reversed), as that over an image of as many rows, one below the other: each row has the pixels
+/// that its part of the line meets. In bf16, as the MXUs take it.
+struct LineInRows {
+  hlo::HloInstruction convolution;  ///< Its operands are still those of the line.
+  hlo::Shape input, window;         ///< What they become.
+};
+LineInRows line_in_rows(const GraphEditor& edit, const hlo::HloInstruction& image,
+                        std::int64_t rows);
+/// The same with its operands.
+hlo::HloInstruction write_in_rows(GraphEditor& edit, const hlo::HloInstruction& image,
+                                  const LineInRows& form);
+
 /// Each result of spatial dimension `index` by itself, of the pixels that it meets: of a large
 /// window whose input is read where it stands. The dimension has no dilations.
 GraphEditor::Id result_by_result(GraphEditor& edit, const hlo::HloInstruction& convolution,
