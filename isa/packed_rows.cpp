@@ -3,6 +3,7 @@
 #include <string>
 
 #include "isa/vector_arithmetic.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::isa {
@@ -57,7 +58,7 @@ PackedMask packed_mask_below(std::uint32_t limits) {
   }
   PackedMask mask;
   constexpr std::uint32_t kWordsPerSublane = kLanes / 64;
-  for (std::uint32_t i = 0; i < (rows + 1) / 2 * kWordsPerSublane; ++i) {
+  for (std::uint32_t i = 0; i < ceil_divide(rows, 2) * kWordsPerSublane; ++i) {
     mask.even.bits[i] = ~std::uint64_t{0};
     if (i < rows / 2 * kWordsPerSublane) mask.odd.bits[i] = ~std::uint64_t{0};
   }

@@ -6,6 +6,7 @@
 
 #include "models/host/loader.h"
 #include "models/slow_parts.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/report/summary.h"
 #include "sim/report/text_layout.h"
 
@@ -142,7 +143,7 @@ std::vector<std::string> host_verdict(const Arguments& arguments,
   if (!Loader::is_described(params)) return verdict;
   const double chips =
       reruns.with([](MachineParams& changed) { changed.input.images = 0; }).examples_per_s;
-  const std::size_t whole_hosts = (workload.cores.size() + a_host - 1) / a_host;
+  const std::size_t whole_hosts = ceil_divide(workload.cores.size(), a_host);
   const auto hosts = static_cast<double>(whole_hosts);
   const LoaderStage bound = slowest(params, bytes, batch);
   verdict.push_back(std::string(bound.name) + " bounds the input at " +

@@ -7,6 +7,7 @@
 #include "models/host/loader.h"
 #include "models/slow_parts.h"
 #include "sim/app/simulation.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "sim/config/scenario.h"
 #include "sim/report/summary.h"
@@ -258,7 +259,7 @@ void Planner::set_evaluation() {
   plan_.evaluation_every = scenario_.evaluation_every;
   const std::uint64_t a_step = batch * cores();
   plan_.evaluation_steps =
-      std::max<std::uint64_t>((scenario_.evaluation_examples + a_step - 1) / a_step, 1);
+      std::max<std::uint64_t>(ceil_divide(scenario_.evaluation_examples, a_step), 1);
 }
 
 void Planner::set_launches() {

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <sstream>
 
+#include "sim/base/ceil_divide.h"
+
 namespace tpu::report {
 namespace {
 
@@ -183,7 +185,7 @@ std::string bar(double fraction, int width, const TextStyle& style) {
   std::string text;
   for (long i = 0; i < eighths / 8; ++i) text += "\u2588";
   text += kEighths[eighths % 8];
-  const long used = (eighths + 7) / 8;
+  const long used = ceil_divide(eighths, 8);
   if (style.color) text = kBarColor + text + kPlain;
   return text + std::string(static_cast<std::size_t>(width - used), ' ');
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/graph/compulsory_bytes.h"
 #include "workloads/graph/while_loop_analysis.h"
 
@@ -24,7 +25,7 @@ std::int64_t saturating_add(std::int64_t a, std::int64_t b) {
 }
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
-  return a >= 0 ? a / b : -((-a + b - 1) / b);
+  return a >= 0 ? a / b : -(ceil_divide(-a, b));
 }
 
 /// Pairs (output position, window position) that read an element of the input rather than padding

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/reference/operations.h"
 
@@ -70,7 +71,7 @@ Value rng_bit_generator(const hlo::HloInstruction& instruction, const Value& sta
         set(i, made[i % 4]);
       }
     }
-    next.integers[1] = static_cast<std::int64_t>(word(1) + (count + 3) / 4);
+    next.integers[1] = static_cast<std::int64_t>(word(1) + ceil_divide(count, 4));
     return result;
   }
   // Both words of a block stand next to each other along the first even dimension.
@@ -80,7 +81,7 @@ Value rng_bit_generator(const hlo::HloInstruction& instruction, const Value& sta
   if (split == extents.end()) split = std::max_element(extents.begin(), extents.end());
   const auto d = static_cast<std::size_t>(split - extents.begin());
   std::vector<std::int64_t> halves = extents;
-  halves[d] = (extents[d] + 1) / 2;
+  halves[d] = ceil_divide(extents[d], 2);
   const std::vector<std::int64_t> strides = strides_of(halves);
   std::uint64_t blocks = 1;
   for (const std::int64_t extent : halves) blocks *= static_cast<std::uint64_t>(extent);

@@ -5,6 +5,7 @@
 #include "isa/buffer_lifetimes.h"
 #include "isa/generation.h"
 #include "isa/opcode_table.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/graph/while_loop_analysis.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -53,9 +54,7 @@ std::uint64_t granules(std::uint64_t bytes) {
 /// XLA's own allocations in HBM lie at multiples of 16 KiB, in every listing of v2 and v3.
 constexpr std::uint64_t kAlignmentGranules = 16;
 
-std::uint64_t aligned(std::uint64_t granule) {
-  return (granule + kAlignmentGranules - 1) / kAlignmentGranules * kAlignmentGranules;
-}
+std::uint64_t aligned(std::uint64_t granule) { return round_up(granule, kAlignmentGranules); }
 
 /// End of the program-relative allocations of one memory, in bytes.
 std::uint64_t end_of(const isa::PackedListing& packed, ListingSpace space) {
@@ -120,7 +119,7 @@ void Linker::read_top_level() {
   top_packed_ = isa::PackedListing::read(top.packed.text, top.packed.name);
   const std::uint64_t top_smem = end_of(top_packed_, ListingSpace::kSmem);
   kernel_placement_.smem_word =
-      std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>((top_smem + 31) / 32 * 8));
+      std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>(ceil_divide(top_smem, 32) * 8));
   const std::uint64_t top_flags = end_of(top_packed_, ListingSpace::kSyncFlag) / 4;
   kernel_placement_.sync_flag =
       std::max(kFirstKernelSyncFlag, static_cast<std::uint32_t>(top_flags));

@@ -6,6 +6,7 @@
 #include "isa/dma_descriptor.h"
 #include "isa/generation.h"
 #include "isa/opcode_table.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/link.h"
 
@@ -72,8 +73,7 @@ SReg KernelBuilder::operand(int index) {
 }
 
 VmemRegion KernelBuilder::allocate_vmem(std::uint64_t rows, std::uint32_t alignment_rows) {
-  const std::uint64_t first =
-      (std::uint64_t{next_vmem_row_} + alignment_rows - 1) / alignment_rows * alignment_rows;
+  const std::uint64_t first = round_up(std::uint64_t{next_vmem_row_}, alignment_rows);
   TPU_CHECK((first + rows) * isa::kVmemRowBytes <= target_.vmem_bytes,
             draft_->name << ": " << first + rows << " rows of VMEM of "
                          << target_.vmem_bytes / isa::kVmemRowBytes);
@@ -662,7 +662,7 @@ void KernelBuilder::if_(PReg condition, const std::function<void()>& body) {
 
 isa::Kernel KernelBuilder::finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
-  SpillSpace space{(std::uint64_t{next_vmem_row_} + 7) / 8 * 8,
+  SpillSpace space{round_up(std::uint64_t{next_vmem_row_}, 8),
                    target_.vmem_bytes / isa::kVmemRowBytes, next_region_};
   const std::uint64_t begin = space.next_row;
   std::optional<isa::Kernel> kernel = link(*draft_, target_, &space);

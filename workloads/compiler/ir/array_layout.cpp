@@ -42,7 +42,7 @@ std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
   std::vector<std::int64_t> strides(rank, 0);
   if (rank < 3) return strides;
   std::int64_t stride = hlo::byte_size(shape.type) == 2 ? 2 : 4;
-  stride *= ((extents[rank - 1] + 127) / 128) * ((extents[rank - 2] + 7) / 8);
+  stride *= ceil_divide(extents[rank - 1], 128) * ceil_divide(extents[rank - 2], 8);
   for (std::size_t i = rank - 2; i-- > 0;) {
     strides[i] = stride;
     stride *= extents[i];

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "isa/dma_descriptor.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/kernels/mesh_all_reduce.h"
@@ -355,9 +356,8 @@ AllReduceShape all_reduce_shape(std::uint64_t granules, const Target& target, co
   shape.rounds = static_cast<std::uint32_t>(
       std::max<std::uint64_t>(1, (granules + chunks * largest - 1) / (chunks * largest)));
   const std::uint64_t parts = chunks * shape.rounds;
-  const auto exact = static_cast<std::uint32_t>((granules + parts - 1) / parts);
-  shape.chunk_granules = std::max(
-      kRegisterGranules, (exact + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules);
+  const auto exact = static_cast<std::uint32_t>(ceil_divide(granules, parts));
+  shape.chunk_granules = std::max(kRegisterGranules, round_up(exact, kRegisterGranules));
   shape.used_granules = granules;
   shape.granules = parts * shape.chunk_granules;
   shape.mesh = mesh_shape(shape, target, ring);
@@ -380,10 +380,10 @@ AllReduceShape ring_block_shape(RingKind kind, std::uint64_t granules, const Tar
   const std::uint64_t largest =
       std::min<std::uint64_t>(kLargestChunk, vmem_granules / (4 * shape.streams));
   const std::uint64_t a_round = shape.streams * largest;
-  shape.rounds = static_cast<std::uint32_t>((granules + a_round - 1) / a_round);
+  shape.rounds = static_cast<std::uint32_t>(ceil_divide(granules, a_round));
   const std::uint64_t parts = std::uint64_t{shape.streams} * shape.rounds;
-  const auto exact = static_cast<std::uint32_t>((granules + parts - 1) / parts);
-  shape.chunk_granules = (exact + step - 1) / step * step;
+  const auto exact = static_cast<std::uint32_t>(ceil_divide(granules, parts));
+  shape.chunk_granules = round_up(exact, step);
   shape.used_granules = shape.granules = granules;
   return shape;
 }

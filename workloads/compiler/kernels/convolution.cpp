@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/behind_convolution.h"
 #include "workloads/compiler/kernels/convolution_depthwise_kernel.h"
@@ -42,7 +43,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.rhs_transposed = problem.window_transposed;
   dot.k = problem.contracted;
   // Padding rows between the pixels make padding rows of the result.
-  dot.m = pixels * ((problem.rows + 7) / 8 * 8);
+  dot.m = pixels * (round_up(problem.rows, 8));
   return dot;
 }
 
@@ -152,7 +153,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
     if (epilogue.has_sums() && problem.rows % 8 != 0) dot.matrix_rows = problem.rows;
     if (epilogue.has_matrix()) {
       if (problem.contracts_rows) refuse_matrix(instruction);
-      dot.row_period = (problem.rows + 7) / 8;
+      dot.row_period = ceil_divide(problem.rows, 8);
     }
     const DotTiling tiling = choose_sides(dot, target);
     if (dot.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);

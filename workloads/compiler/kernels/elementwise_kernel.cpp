@@ -19,7 +19,7 @@ using Step = ArrayAccess::Step;
 
 std::uint64_t rows_of_array(const hlo::Shape& shape) {
   constexpr std::uint64_t kRegisterRows = 8;
-  return (2 * granules(shape) + kRegisterRows - 1) / kRegisterRows * kRegisterRows + kRegisterRows;
+  return round_up(2 * granules(shape), kRegisterRows) + kRegisterRows;
 }
 
 ElementwiseKernel::ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph,
@@ -165,8 +165,8 @@ void ElementwiseKernel::allocate_output(Output& output) {
   if (output.kind != OutputKind::kStream) {
     const std::int64_t bytes = output.shape.rank() < 2 ? 0 : output.shape.padded_bytes();
     const std::int64_t registers = output.shape.rank() < 2
-                                       ? (output.shape.element_count() + 1023) / 1024
-                                       : (bytes + 4095) / 4096;
+                                       ? ceil_divide(output.shape.element_count(), 1024)
+                                       : ceil_divide(bytes, 4096);
     rows = 8 * registers;
     if (is_packed(output.shape)) {
       output.staging = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * rows));

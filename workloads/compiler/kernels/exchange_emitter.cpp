@@ -4,6 +4,7 @@
 #include <string>
 
 #include "isa/program.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::compiler {
@@ -22,7 +23,7 @@ ExchangeEmitter::ExchangeEmitter(const char* name, std::uint64_t granules,
                         " cores, " + std::to_string(target.cores_per_chip) + " on a chip");
   }
   piece_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(granules, kLargestPiece));
-  pieces_ = static_cast<std::uint32_t>((granules + piece_ - 1) / piece_);
+  pieces_ = static_cast<std::uint32_t>(ceil_divide(granules, piece_));
   operand_ = kernel_.operand(0);
   result_ = kernel_.operand(1);
   chip_ = kernel_.load_smem(kChipIdWord);

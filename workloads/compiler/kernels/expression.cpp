@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/float_bits.h"
 #include "workloads/compiler/kernels/integer_arithmetic.h"
@@ -96,7 +97,7 @@ namespace {
 constexpr int kReciprocalBits = 16;
 
 std::int64_t reciprocal(std::int64_t divisor) {
-  return ((std::int64_t{1} << kReciprocalBits) + divisor - 1) / divisor;
+  return ceil_divide(std::int64_t{1} << kReciprocalBits, divisor);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -459,7 +460,7 @@ void SequenceKernel::end_iteration(SReg iteration) {
 
 void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules,
                           std::int64_t from_row, std::int64_t to_row) {
-  const std::uint64_t registers = (kRowsPerGranule * granules + 7) / 8;
+  const std::uint64_t registers = ceil_divide(kRowsPerGranule * granules, 8);
   const auto copy_register = [&](std::uint64_t index, SReg base) {
     const auto row = static_cast<std::int64_t>(8 * index);
     builder_.store(VmemAddress(to, to_row + row, base),

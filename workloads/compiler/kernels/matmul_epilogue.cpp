@@ -173,7 +173,7 @@ Shape block_result_shape(const HloInstruction& instruction, const HloInstruction
 
 MatrixTiles tiles_of_matrix(const Shape& shape) {
   const std::vector<std::int64_t> extents = physical_extents(shape);
-  return {(extents[0] + 7) / 8, (extents[1] + 127) / 128};
+  return {ceil_divide(extents[0], 8), ceil_divide(extents[1], 128)};
 }
 
 std::uint64_t MatmulEpilogue::Operand::row_tiles() const {
@@ -564,7 +564,7 @@ void EpilogueEmitter::finish() {
 
 void EpilogueEmitter::finish_lane_sums(const Result& result, VmemRegion sums, VmemRegion vector) {
   const std::uint32_t initial = epilogue_.graph->node(result.node).bits;
-  const std::int64_t tiles = (result.shape.element_count() + 127) / 128;
+  const std::int64_t tiles = ceil_divide(result.shape.element_count(), 128);
   builder_.loop(static_cast<std::uint64_t>(tiles), [&](SReg tile) {
     VReg sum = combine_sublanes(builder_, HloOpcode::kAdd, false,
                                 builder_.load({sums, 0, builder_.shift_left(tile, 3)}));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -56,7 +57,7 @@ struct MatmulEpilogue {
     hlo::Shape shape;
     hlo::ElementType type() const { return shape.type; }
     /// Registers of a sum to the rows.
-    std::int64_t row_tiles() const { return (shape.element_count() + 7) / 8; }
+    std::int64_t row_tiles() const { return ceil_divide(shape.element_count(), 8); }
     MatrixTiles matrix_tiles() const { return tiles_of_matrix(shape); }
   };
 

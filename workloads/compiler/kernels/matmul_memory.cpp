@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
+
 namespace tpu::compiler {
 
 using hlo::ElementType;
@@ -73,7 +75,7 @@ void MatmulMemory::clear_rows(ElementType type, const VmemAddress& address, std:
         const VReg pair = builder_.load(tile.mask(sublane));
         builder_.store(tile.mask(sublane), builder_.and_(pair, 0xffffU));
       }
-      const std::uint32_t whole = (first + 1) / 2;
+      const std::uint32_t whole = ceil_divide(first, 2);
       if (whole < 4) {
         builder_.store(tile.mask(static_cast<std::uint8_t>(0x0f & (0x0f << whole))), 0.0F);
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu::compiler {
@@ -95,7 +96,7 @@ void MatmulStream::step(const Step& step) {
   for (std::uint32_t i = 0; i < all; ++i) {
     for (std::uint32_t array = 0; array < units_.arrays; ++array) multiply(step, array, i);
     // Those of a lot go in behind the first matmul of the one before.
-    const std::uint32_t due = (weight_pushes_ * (i + 1) + pushes_ - 1) / pushes_;
+    const std::uint32_t due = ceil_divide(weight_pushes_ * (i + 1), pushes_);
     for (; weights < due; ++weights) push_weights(step, weights);
     pending.emplace_back(i, false);
     const auto [result, previous] = pending.front();

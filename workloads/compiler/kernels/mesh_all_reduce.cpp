@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/power_of_two.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/kernels/mesh_cut.h"
@@ -149,7 +150,7 @@ MeshAllReduce::Line MeshAllReduce::line(std::uint32_t members, bool wraps, SReg 
   std::vector<std::uint32_t> order;
   for (std::uint32_t i = 0; i < members; ++i) {
     const bool straight = wraps || members <= 2;
-    const std::uint32_t half = (members + 1) / 2;
+    const std::uint32_t half = ceil_divide(members, 2);
     order.push_back(straight ? i : i < half ? 2 * i : 2 * (members - 1 - i) + 1);
   }
   const std::uint32_t table = kernel_.allocate_smem(members);

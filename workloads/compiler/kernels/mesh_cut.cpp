@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/kernels/mesh_all_reduce.h"
 
 namespace tpu::compiler {
@@ -87,9 +88,9 @@ double ring_cycles(const AllReduceShape& shape, const Target& target) {
 /// registers where it has more than one.
 std::uint32_t bucket_granules(const MeshCut& cut, std::uint64_t granules, std::uint64_t buckets) {
   const std::uint64_t unit = buckets * cut.parts();
-  std::uint64_t part = (granules + unit - 1) / unit;
+  std::uint64_t part = ceil_divide(granules, unit);
   if (part > kRegisterGranules) {
-    part = (part + kRegisterGranules - 1) / kRegisterGranules * kRegisterGranules;
+    part = round_up(part, kRegisterGranules);
   }
   return static_cast<std::uint32_t>(part * cut.parts());
 }
@@ -104,7 +105,7 @@ std::pair<MeshShape, double> cheapest_shape(bool y_first, std::uint64_t granules
   if (!fits_vmem(cut, cut.parts(), target)) return best;
   const std::uint64_t most =
       std::min<std::uint64_t>(kLargestBucket, vmem_granules(target) / kMeshBuffers);
-  const std::uint64_t fewest = (granules + most - 1) / most;
+  const std::uint64_t fewest = ceil_divide(granules, most);
   for (std::uint64_t buckets = fewest; buckets < fewest + kMostTried; ++buckets) {
     MeshShape shape;
     shape.y_first = y_first;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -43,7 +44,7 @@ void choose_chunk(PoolingPlan& plan, const Target& target, const hlo::HloInstruc
   for (std::int64_t tiles = 1; tiles <= plan.pixel_tiles; ++tiles) {
     if (plan.pixel_tiles % tiles != 0) continue;
     plan.chunk_tiles = tiles;
-    if (rows_needed(plan) > room || (plan.pixel_rows() + 7) / 8 > kMostRegisters) continue;
+    if (rows_needed(plan) > room || ceil_divide(plan.pixel_rows(), 8) > kMostRegisters) continue;
     best = tiles;
   }
   if (best == 0) {
@@ -247,7 +248,7 @@ class SelectAndScatterKernel {
  private:
   /// VMEM rows of a pixel's sums.
   static std::int64_t sum_rows(const PoolingPlan& plan) {
-    return (plan.pixel_rows() + 7) / 8 * 8 * (plan.packed ? 2 : 1);
+    return round_up(plan.pixel_rows(), 8) * (plan.packed ? 2 : 1);
   }
   void emit_chunk(SReg image, SReg source, SReg result);
   void emit_row(Index buffer);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/pooling.h"
@@ -65,7 +66,7 @@ PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape
     }
   }
   const std::vector<std::int64_t> extents = physical_extents(image);
-  plan.pixel_tiles = ((extents[majors] + 7) / 8) * ((extents[majors + 1] + 127) / 128);
+  plan.pixel_tiles = ceil_divide(extents[majors], 8) * ceil_divide(extents[majors + 1], 128);
   plan.chunk_tiles = plan.pixel_tiles;
   return plan;
 }
@@ -128,8 +129,8 @@ SReg RowRing::row(Index ahead) {
 }
 
 void RowRing::fill(std::uint32_t word) {
-  const auto registers = static_cast<std::uint64_t>((rows_ * row_rows_ + 7) / 8);
-  builder_.loop((registers + 7) / 8, [&](SReg index) {
+  const auto registers = static_cast<std::uint64_t>(ceil_divide(rows_ * row_rows_, 8));
+  builder_.loop(ceil_divide(registers, 8), [&](SReg index) {
     const SReg first = builder_.mul(index, 64);
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(8, registers); ++i) {
       // The last group may begin earlier: it fills some registers twice.

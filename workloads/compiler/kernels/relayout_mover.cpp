@@ -414,7 +414,7 @@ void ElementMover::copy_rows(const TileArray& source, const TileArray& target,
 
 void ElementMover::push_block(const TileArray& source, const Position& from,
                               const TransposeBlock& block) {
-  const std::int64_t pushes = (block.rows + 7) / 8;
+  const std::int64_t pushes = ceil_divide(block.rows, 8);
   const Index right = multiply(builder_, block.lane_block, source.tile_rows());
   const bool in_tiles = block.row_dimension == source.rank() - 2;
   const Index first =

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
@@ -22,8 +23,8 @@ struct TileArray {
   TileMemory* packed = nullptr;
 
   std::int64_t tile_rows() const { return packed != nullptr ? 4 : 8; }
-  std::int64_t row_tiles() const { return (extents[rank() - 2] + 7) / 8; }
-  std::int64_t lane_tiles() const { return (extents.back() + 127) / 128; }
+  std::int64_t row_tiles() const { return ceil_divide(extents[rank() - 2], 8); }
+  std::int64_t lane_tiles() const { return ceil_divide(extents.back(), 128); }
   std::int64_t tiles() const;
   /// VMEM rows from one index of a dimension above the rows to the next; of the dimension of rows,
   /// from a tile to the next.
@@ -90,7 +91,7 @@ class ElementMover {
     Index row_block, lane_block;     ///< In units of 128.
     std::int64_t rows = 128, lanes = 128;
     /// Columns that the transpose unit makes rows of.
-    std::int64_t width() const { return (lanes + 7) / 8 * 8; }
+    std::int64_t width() const { return round_up(lanes, 8); }
   };
 
   /// VMEM row of a row of lanes, in its first lane tile.

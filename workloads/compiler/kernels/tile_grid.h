@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
 
 namespace tpu::compiler {
@@ -40,7 +41,7 @@ class TileGrid {
   static int innermost(const std::vector<std::uint32_t>& extents,
                        const std::vector<int>& dimensions);
   /// VMEM rows of a buffer for so many.
-  static std::uint64_t buffer_rows(std::uint64_t rows) { return (rows + 7) / 8 * 8; }
+  static std::uint64_t buffer_rows(std::uint64_t rows) { return round_up(rows, 8); }
 
   int add_input(Block input);
   int add_output(Block output);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
@@ -117,7 +118,7 @@ bool keeps_tiles(const hlo::Computation& entry, const HloInstruction& slice) {
     const bool starts = slice.slice->starts[d] == 0 &&
                         (slice.slice->strides.empty() || slice.slice->strides[d] == 1);
     if (!starts ||
-        (from.dimensions[d] + tile - 1) / tile != (slice.shape.dimensions[d] + tile - 1) / tile) {
+        ceil_divide(from.dimensions[d], tile) != ceil_divide(slice.shape.dimensions[d], tile)) {
       return false;
     }
   }

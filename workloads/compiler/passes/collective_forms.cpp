@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
@@ -134,7 +135,7 @@ Extents Collectives::block_extents(const Extents& extents) const {
     block.insert(block.end(), {1, 1});
   } else if (extents.size() == 2 && extents[1] >= kTile) {
     block.insert(block.end(),
-                 {(extents[1] + kTile - 1) / kTile * (kTile / isa::kLanes), isa::kLanes});
+                 {ceil_divide(extents[1], kTile) * (kTile / isa::kLanes), isa::kLanes});
   } else if (extents.size() == 2) {
     block.insert(block.end(), {1, extents[1]});
   } else {
@@ -344,7 +345,7 @@ Id Collectives::reduced_in_parts(HloOpcode opcode, Id operand) {
   const Extents extents = edit_.dimensions(operand);
   const std::int64_t elements = edit_.shape(operand).element_count();
   const std::int64_t unit = members_ * kTile;
-  const std::int64_t padded = (elements + unit - 1) / unit * unit;
+  const std::int64_t padded = round_up(elements, unit);
   const Id flat = edit_.pad_high(edit_.reshape(operand, {elements}), {padded - elements});
   const Id parts = edit_.reshape(flat, {members_, padded / members_ / isa::kLanes, isa::kLanes});
   const Id mine = combined(opcode, exchanged(HloOpcode::kAllToAll, parts));

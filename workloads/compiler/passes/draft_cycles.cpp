@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/widen.h"
@@ -90,7 +91,7 @@ class VectorWork {
   }
 
   static double lane_tiles(const Shape& shape) {
-    return static_cast<double>((physical_extents(shape).back() + 127) / 128);
+    return static_cast<double>(ceil_divide(physical_extents(shape).back(), 128));
   }
 
   const Computation& entry_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -168,7 +169,7 @@ Id RandomBits::threefry_bits(const Words& key, const Words& begin, const Extents
   if (split == all.end()) split = std::max_element(all.begin(), all.end());
   const auto dimension = static_cast<std::size_t>(split - all.begin());
   Extents half = all, whole = all;
-  half[dimension] = (all[dimension] + 1) / 2;
+  half[dimension] = ceil_divide(all[dimension], 2);
   whole[dimension] = 2 * half[dimension];
   std::int64_t blocks = 1;
   for (const std::int64_t extent : half) blocks *= extent;
@@ -203,7 +204,7 @@ Id RandomBits::philox_bits(const Words& key, const Words& low, const Words& high
   const Words above = sum({spread(high.low, extents), spread(high.high, extents)},
                           edit_.convert(is_carried, kWord));
   const std::array<Id, 4> bits = philox(key, {below.low, below.high, above.low, above.high});
-  next = sum(low, edit_.scalar(kWord, static_cast<double>((count + 3) / 4)));
+  next = sum(low, edit_.scalar(kWord, static_cast<double>(ceil_divide(count, 4))));
   const Id number = edit_.binary_with(HloOpcode::kAnd, element, 3);
   Id chosen = bits[3];
   for (int word = 2; word >= 0; --word) {

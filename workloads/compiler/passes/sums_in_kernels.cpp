@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/widen.h"
 
@@ -25,7 +26,7 @@ constexpr std::uint64_t kRowsOfSum = 8;
 std::uint64_t matrix_bytes(const Shape& shape) {
   const std::vector<std::int64_t> extents = physical_extents(shape);
   const std::int64_t rows = extents[extents.size() - 2], lanes = extents.back();
-  const auto tiles = static_cast<std::uint64_t>((rows + 7) / 8 * ((lanes + 127) / 128));
+  const auto tiles = static_cast<std::uint64_t>(ceil_divide(rows, 8) * ceil_divide(lanes, 128));
   return tiles * 1024 * static_cast<std::uint64_t>(hlo::byte_size(stored_shape(shape).type));
 }
 
@@ -169,7 +170,7 @@ bool SumsInKernels::fits_rows(const FusionDraft& draft) const {
     if (shape.rank() < 2) return;
     const std::int64_t minor = physical_extents(shape).back();
     row_bytes +=
-        sums > 0 ? matrix_bytes(shape) : static_cast<std::uint64_t>((minor + 127) / 128) * 4096;
+        sums > 0 ? matrix_bytes(shape) : static_cast<std::uint64_t>(ceil_divide(minor, 128)) * 4096;
   };
   std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
   std::for_each(draft.roots.begin(), draft.roots.end(), add);
