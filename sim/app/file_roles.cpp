@@ -40,7 +40,7 @@ bool find_identity(const std::string& path, Identity& identity) {
     return S_ISREG(status.st_mode);
   }
   std::error_code error;
-  const fs::path future = fs::weakly_canonical(fs::absolute(path, error), error);
+  const fs::path future = fs::weakly_canonical(fs::absolute(written_path(path), error), error);
   identity = {0, 0, error ? path : future.string()};
   return true;
 }

@@ -24,6 +24,8 @@ namespace tpu {
 namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".tpusim-";
+/// As many as Linux follows in one name.
+constexpr int kMostLinks = 40;
 
 /// The names that a signal handler can reach: fixed memory, `used` is written last.
 struct PendingName {
@@ -67,11 +69,6 @@ class SignalsBlocked {
  private:
   sigset_t before_{};
 };
-
-std::string resolved(const std::string& path) {
-  std::array<char, PATH_MAX> buffer{};
-  return ::realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
-}
 
 bool write_all(int descriptor, const char* data, std::size_t bytes) {
   while (bytes > 0) {
@@ -146,8 +143,22 @@ bool flush(int descriptor) {
 
 }  // namespace
 
+std::string written_path(const std::string& path) {
+  std::array<char, PATH_MAX> buffer{};
+  if (::realpath(path.c_str(), buffer.data()) != nullptr) return buffer.data();
+  // The file does not exist yet, but links may lead to where it will be.
+  std::string name = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    const ssize_t length = ::readlink(name.c_str(), buffer.data(), buffer.size());
+    if (length <= 0) return name;
+    const std::string next(buffer.data(), static_cast<std::size_t>(length));
+    name = next.front() == '/' ? next : folder_of(name) + "/" + next;
+  }
+  return path;
+}
+
 OutputFile::OutputFile(std::string path, Temporary temporary)
-    : path_(std::move(path)), target_(resolved(path_)) {
+    : path_(std::move(path)), target_(written_path(path_)) {
   if (path_.empty()) throw UsageError("expected the name of an output file, found an empty one");
   struct stat status {};
   if (::stat(target_.c_str(), &status) == 0) {

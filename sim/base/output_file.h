@@ -48,6 +48,10 @@ class OutputFile {
   bool to_device_ = false;
 };
 
+/// The path that writing a file of this name writes: symbolic links are followed, also to a file
+/// that does not exist yet.
+std::string written_path(const std::string& path);
+
 /// Removes the temporary files of all unfinished OutputFiles. Async-signal-safe: for the handler of
 /// SIGINT and SIGTERM.
 void remove_unfinished_output_files() noexcept;

@@ -92,8 +92,9 @@ TEST_F(FilesTest, EachOutputHasAFileOfItsOwn) {
                  "--json z: expected a file of its own, found the file "
                  "that -o writes; choose another name");
   expect_refused(run + "-o z --outputs ./z", "z", "the file that -o writes, z");
-  write("z", "old");
   fs::create_symlink("z", folder_ / "link");
+  expect_refused(run + "-o z --json link", "z", "found the file that -o writes, z");
+  write("z", "old");
   expect_refused(run + "--json z --outputs link", "z", "the file that --outputs writes, link");
   EXPECT_EQ(tpusim(run + "-o /dev/null --json /dev/null").exit_code, 0);
 }

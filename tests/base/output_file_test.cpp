@@ -67,6 +67,18 @@ TEST_F(OutputFileTest, ASymbolicLinkStaysALink) {
   EXPECT_EQ(text_of(path("target")), "new");
 }
 
+TEST_F(OutputFileTest, ALinkToAFileThatDoesNotExistYetStaysALink) {
+  fs::create_symlink("target", path("inner"));
+  fs::create_symlink(path("inner"), path("link"));
+  OutputFile file(path("link"));
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_TRUE(fs::is_symlink(path("inner")));
+  EXPECT_FALSE(fs::is_symlink(path("target")));
+  EXPECT_EQ(text_of(path("target")), "new");
+}
+
 TEST_F(OutputFileTest, ADirectoryIsRefused) {
   try {
     OutputFile file(folder_.string());
