@@ -46,7 +46,6 @@ void HbmQueue::grow() {
   mask_ = layers_.size() - 1;
   counts_ = std::move(counts);
   misses_ = std::move(misses);
-  open_counts_ = &counts_[slot(end_) * channels_];
 }
 
 /// A contiguous run: all whole blocks at once, and what the ends add.

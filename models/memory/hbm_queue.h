@@ -93,7 +93,7 @@ class HbmQueue {
   std::vector<Place> last_;               ///< What each channel was asked for last.
   bool one_layer_ = true;                 ///< So far, of the open request.
   std::vector<std::uint32_t> level_;      ///< Layer of the open request, per channel.
-  std::uint64_t* open_counts_ = nullptr;  ///< Of its first layer.
+  std::uint64_t* open_counts_ = nullptr;  ///< Of its first layer, while it is the only one.
   std::vector<std::uint64_t> arrived_;
   std::uint64_t last_arrival_ = 0;
 };
