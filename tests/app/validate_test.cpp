@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -192,6 +194,27 @@ TEST(Validate, WhatSiliconAlsoRanIsWhereTheReadmeSays) {
   const ErrorSummary all = summarize_errors(rows, Rows::kAll);
   EXPECT_LE(all.median, 0.05);
   EXPECT_LE(all.mean, 0.15);
+}
+
+/// What a clone holds: captures of our own of three of the rows above, and silicon's figures.
+TEST(Validate, TheRepositoryHoldsProgramsThatSiliconRan) {
+  const ValidatedFolder folder =
+      validated(fs::path(TPUSIM_SOURCE_DIR) / "tests" / "captured" / "measured", 8);
+  // Silicon's cycles, and the error that models/README.md explains of layer norm.
+  const std::map<std::string, std::array<double, 3>> wanted = {
+      {"layer_norm", {98234, -0.34, -0.32}},
+      {"product", {9490, -0.04, 0.04}},
+      {"softmax", {169750, -0.01, 0.01}}};
+  ASSERT_EQ(folder.programs.size(), wanted.size());
+  for (const ValidatedProgram& program : folder.programs) {
+    SCOPED_TRACE(program.name);
+    const std::array<double, 3>& row = wanted.at(program.name);
+    EXPECT_EQ(program.problem, "");
+    EXPECT_EQ(program.excluded, "");
+    EXPECT_EQ(program.silicon_cycles, row[0]);
+    EXPECT_GE(program.error(), row[1]);
+    EXPECT_LE(program.error(), row[2]);
+  }
 }
 
 TEST(Validate, TilingsKeepTheOrderOfSilicon) {
