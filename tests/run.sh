@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The whole check: style, build without warnings, all tests, and the tests of the machine and of everything that reads
-# files again with AddressSanitizer and UndefinedBehaviorSanitizer. Ends with what did not run and why, and with the
-# number of what failed; a test that rests on what the repository holds and is skipped is a failure.
+# The whole check: style, build without warnings, all tests, and the tests of the machine, of everything that reads
+# files and a sample of the compiler's again with AddressSanitizer and UndefinedBehaviorSanitizer. Ends with what did
+# not run and why, and with the number of what failed; a test that rests on what the repository holds and is skipped is
+# a failure.
 #
 #     tests/run.sh              what every change has to pass
 #     tests/run.sh --sanitize   the whole program under the sanitizers, too: the compiler and every command
@@ -41,9 +42,11 @@ build_and_test() {
     ctest --test-dir build --output-on-failure -j "$(nproc)" --no-tests=error
 }
 
-# The rooms whose tests run again under the sanitizers. Their folder in tests/ is the label of their tests.
-sanitized='base|isa|config|traces|xla|hlo|models'
-[[ "${1:-}" == --sanitize ]] && sanitized+='|frontend|graph|reference|report|app'
+# The rooms whose tests run again under the sanitizers. Their folder in tests/ is the label of their tests. Of the compiler
+# the kernels and what makes bundles of them are sanitized, and compile random graphs, whose values are compared;
+# its passes and the reference interpreter are linked from the build before.
+sanitized='base|isa|config|traces|xla|hlo|models|compiler' rest="$PWD/build"
+[[ "${1:-}" == --sanitize ]] && sanitized+='|frontend|graph|reference|report|app' rest=''
 
 fuzz_seconds=10
 if [[ "${1:-}" == --fuzz ]]; then fuzz_seconds=${2:?expected the seconds of each fuzzer behind --fuzz}; fi
@@ -54,7 +57,7 @@ if [[ "${1:-}" == --fuzz ]]; then fuzz_seconds=${2:?expected the seconds of each
 # programs. With an option all runs.
 sanitize_level=-O0
 few=(TPUSIM_ARRAY_PROGRAMS=20 TPUSIM_FOLDED_PROGRAMS=16 TPUSIM_REPETITION_PROGRAMS=20 TPUSIM_TWIN_PROGRAMS=40
-     TPUSIM_HBM_REQUEST_SETS=100 TPUSIM_ICI_TRAFFIC=6)
+     TPUSIM_HBM_REQUEST_SETS=100 TPUSIM_ICI_TRAFFIC=6 TPUSIM_RANDOM_GRAPHS=6)
 long='Pod.NothingDependsOnTheOrder*:Folded.AgreesOnSlicesOfEight*:PacketTwin.AllToAll*:PacketTwin.WithinABound*:'
 long+='PacketTwin.EqualToTheCycle*:PacketSwitch.ATorusWithSmallBuffers*:HbmCommands.TheClosedForm*:'
 long+='HbmCommands.KeepTheDistances*:HbmCommands.DoNotDepend*:TrainingLoop.WhatIsTooLong*:TrainingLoop.CountedSteps*:'
@@ -81,7 +84,7 @@ sanitize() {
   fi
   cmake -S . -B build-sanitize -G Ninja "${compiler[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTPUSIM_SANITIZE=ON \
     -DTPUSIM_SANITIZE_LEVEL=$sanitize_level -DTPUSIM_SANITIZE_EACH_ACCESS=$each_access -DTPUSIM_TEST_PARTS=8 \
-    -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF &&
+    "-DTPUSIM_REST_FROM=$rest" -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF &&
     cmake --build build-sanitize --target "${targets[@]}" &&
     env "${few[@]}" "GTEST_FILTER=*-$long" ctest --test-dir build-sanitize --output-on-failure -j "$(nproc)" \
       --no-tests=error -L "^($labels)\$"
@@ -90,7 +93,7 @@ sanitize() {
 step "clang-format" check_format
 step "a namespace for each test file" check_namespaces
 step "build and tests" build_and_test
-step "parsers and machine under the sanitizers, each fuzzer for $fuzz_seconds s" sanitize
+step "parsers, machine and kernels under the sanitizers, each fuzzer for $fuzz_seconds s" sanitize
 if command -v clang-tidy >/dev/null; then
   step "clang-tidy" tests/tidy.sh
 fi
