@@ -129,12 +129,17 @@ ExpressionEmitter::ExpressionEmitter(KernelBuilder& builder, const ExpressionGra
       graph_(graph),
       source_(std::move(source)),
       dependence_(graph.nodes().size()),
-      is_read_(graph.nodes().size()) {
+      is_read_(graph.nodes().size()),
+      is_read_back_(graph.nodes().size()) {
   for (const ExpressionNode& node : graph.nodes()) {
     for (int operand : node.operands) is_read_[static_cast<std::size_t>(operand)] = true;
     is_given_.push_back(node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce);
   }
   is_reciprocal_given_.resize(is_given_.size());
+  for (const int root : graph.roots()) {
+    const auto id = static_cast<std::size_t>(root);
+    is_read_back_[id] = is_read_[id] && !is_rounded(root);
+  }
 }
 
 void ExpressionEmitter::set_dependence(int node, Dependence dependence) {
@@ -218,7 +223,11 @@ ExpressionValue ExpressionEmitter::value(int id, const Place& place) {
   const ValueKey key = key_of(id, place, !is_source || dependence(id).is_kept);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  const ExpressionValue result = is_source ? source_(id, place) : emit(node, place);
+  ExpressionValue result = is_source ? source_(id, place) : emit(node, place);
+  if (!is_source && is_read_back_[static_cast<std::size_t>(id)] &&
+      result.kind == ExpressionValue::Kind::kVector) {
+    result = ExpressionValue::of(rounded_to_bf16(result.vector));
+  }
   known_[key] = result;
   return result;
 }
@@ -541,7 +550,7 @@ bool ExpressionEmitter::is_rounded(int id) const {
   const ExpressionNode& node = graph_.node(id);
   if (node.shape.type != ElementType::kBf16) return true;  // Nothing to round to.
   return node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant ||
-         node.opcode == HloOpcode::kConvert;
+         node.opcode == HloOpcode::kConvert || is_read_back_[static_cast<std::size_t>(id)];
 }
 
 VReg ExpressionEmitter::rounded_to_bf16(VReg x) {

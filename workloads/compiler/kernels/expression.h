@@ -65,9 +65,10 @@ struct ExpressionValue {
 /// bf16 values are fp32 in registers and rounded where they are stored, as XLA does on chips
 /// without bf16 arithmetic (excess precision); where a program converts to bf16 or from it they are
 /// rounded as it says, and so is what steps depend on (comparisons, floors, conversions to
-/// integers), which may see the stored value elsewhere. pred values are masks. Values are
-/// remembered within a place; what is computed from values that do not depend on rows also from one
-/// row tile to the next, within a straight piece of code.
+/// integers), which may see the stored value elsewhere. A result that other operations of the
+/// kernel use, too, is rounded for them: other kernels make the same of what is stored. pred values
+/// are masks. Values are remembered within a place; what is computed from values that do not depend
+/// on rows also from one row tile to the next, within a straight piece of code.
 class ExpressionEmitter {
  public:
   /// Gives the value of a parameter or of a reduction at a place.
@@ -136,6 +137,7 @@ class ExpressionEmitter {
   std::vector<bool> is_given_, is_reciprocal_given_;  ///< Of each node.
   /// Whether other operations use it: what is only a result is rounded when it is stored.
   std::vector<bool> is_read_;
+  std::vector<bool> is_read_back_;  ///< Results of bf16 that are read.
   /// Node, lane tile and rows. Of ~node: the reciprocal of its value.
   using ValueKey = std::tuple<int, int, int>;
   ValueKey key_of(int node, const Place& place, bool is_kept) const;
