@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <unordered_map>
 
 #include "isa/encoding.h"
 #include "isa/opcode_table.h"
@@ -59,27 +58,22 @@ struct InstructionHash {
     };
     for (const Operand& operand : in.operands)
       add(operand.reg | std::uint64_t{operand.immediate} << 8);
-    add(in.address.base[0] | static_cast<std::uint64_t>(in.address.offset) << 8);
-    return hash;
+    add(in.address.base[0] | std::uint64_t{in.address.base[1]} << 8 |
+        static_cast<std::uint64_t>(in.address.offset) << 16);
+    return hash ^ hash >> 32;
   }
 };
 
-/// Each instruction of some kernels once, numbered in the order of first use.
+/// Each instruction of some kernels once, numbered in the order of first use. Its table holds
+/// hashes and numbers side by side, in places that are found from the hash: code takes its
+/// instructions from all over the table, and the place that it takes soon is asked for before.
 class InstructionNumbers {
  public:
   explicit InstructionNumbers(const std::vector<Kernel>& kernels) {
     std::size_t count = 0;
     for (const Kernel& kernel : kernels) count += kernel.instructions.size();
-    numbers_.reserve(count / 2);
     uses_.reserve(count);
-    for (const Kernel& kernel : kernels) {
-      for (const Instruction& in : kernel.instructions) {
-        const auto next = static_cast<std::uint32_t>(distinct_.size());
-        const auto [at, is_new] = numbers_.try_emplace(in, next);
-        if (is_new) distinct_.push_back(in);
-        uses_.push_back(at->second);
-      }
-    }
+    for (const Kernel& kernel : kernels) add(kernel.instructions);
   }
 
   const std::vector<Instruction>& distinct() const { return distinct_; }
@@ -87,7 +81,49 @@ class InstructionNumbers {
   const std::vector<std::uint32_t>& uses() const { return uses_; }
 
  private:
-  std::unordered_map<Instruction, std::uint32_t, InstructionHash> numbers_;
+  static constexpr std::uint32_t kFree = ~std::uint32_t{0};
+  static constexpr std::size_t kSoon = 8;  ///< A power of two.
+  struct Place {
+    std::uint32_t hash = 0;  ///< Its upper half; the lower one says where to look first.
+    std::uint32_t number = kFree;
+  };
+
+  void add(const std::vector<Instruction>& code) {
+    std::array<std::uint64_t, kSoon> hashes{};
+    for (std::size_t i = 0; i < code.size() + kSoon; ++i) {
+      std::uint64_t& hash = hashes[i % kSoon];
+      if (i >= kSoon) uses_.push_back(number_of(code[i - kSoon], hash));
+      if (i >= code.size()) continue;
+      hash = InstructionHash()(code[i]);
+      __builtin_prefetch(&places_[hash & (places_.size() - 1)]);
+    }
+  }
+
+  std::uint32_t number_of(const Instruction& in, std::uint64_t hash) {
+    const auto upper = static_cast<std::uint32_t>(hash >> 32);
+    std::size_t at = hash & (places_.size() - 1);
+    for (; places_[at].number != kFree; at = (at + 1) & (places_.size() - 1)) {
+      const Place& place = places_[at];
+      if (place.hash == upper && distinct_[place.number] == in) return place.number;
+    }
+    const auto number = static_cast<std::uint32_t>(distinct_.size());
+    places_[at] = {upper, number};
+    distinct_.push_back(in);
+    if (2 * distinct_.size() > places_.size()) grow();
+    return number;
+  }
+
+  void grow() {
+    places_.assign(4 * places_.size(), Place());
+    for (std::uint32_t number = 0; number < distinct_.size(); ++number) {
+      const std::uint64_t hash = InstructionHash()(distinct_[number]);
+      std::size_t at = hash & (places_.size() - 1);
+      while (places_[at].number != kFree) at = (at + 1) & (places_.size() - 1);
+      places_[at] = {static_cast<std::uint32_t>(hash >> 32), number};
+    }
+  }
+
+  std::vector<Place> places_ = std::vector<Place>(1 << 12);  ///< A power of two, half of it free.
   std::vector<Instruction> distinct_;
   std::vector<std::uint32_t> uses_;
 };

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "isa/assembler.h"
 #include "isa/disassembler.h"
+#include "isa/encoding.h"
 #include "sim/base/error.h"
 #include "tests/isa/random_program.h"
 
@@ -53,6 +55,24 @@ TEST(KernelEncoding, AnInstructionThatReturnsStandsThereOnce) {
   const std::size_t twice = encode_kernels({once, once}).size();
   EXPECT_LT(twice - bytes, 5 * once.instructions.size() + 3 * once.bundles.size() + 100);
   EXPECT_EQ(text_of(decode_kernels(encode_kernels({once, once}), "bytes")), text_of({once, once}));
+}
+
+/// The varint behind mark, version and fingerprint.
+std::size_t count_of_instructions(const Bytes& bytes) {
+  std::size_t count = 0;
+  for (std::size_t at = 12, shift = 0;; ++at, shift += 7) {
+    count |= std::size_t{bytes.at(at) & 0x7fU} << shift;
+    if (bytes[at] < 0x80) return count;
+  }
+}
+
+TEST(KernelEncoding, ManyInstructionsStandThereOnceEach) {
+  const Kernel large = RandomProgram(5).kernel(6000);
+  std::set<std::vector<std::uint32_t>> distinct;
+  for (const Instruction& in : large.instructions) distinct.insert(encode_instructions({in}));
+  EXPECT_GT(distinct.size(), 10000U);
+  EXPECT_EQ(count_of_instructions(encode_kernels({large})), distinct.size());
+  EXPECT_EQ(count_of_instructions(encode_kernels({large, large})), distinct.size());
 }
 
 TEST(KernelEncoding, KernelsKeepTheirNames) {
