@@ -8,6 +8,7 @@
 #include "sim/base/error.h"
 #include "sim/base/unpack_limit.h"
 #include "traces/hdf5_handle.h"
+#include "traces/hdf5_object_header.h"
 
 namespace tpu::traces {
 namespace {
@@ -59,8 +60,8 @@ bool is_fixed_string(hid_t type) {
 /// Reads a file object by object and keeps count of what its data take.
 class Reader {
  public:
-  Reader(const std::string& file, std::uint64_t file_bytes)
-      : file_bytes_(file_bytes), bytes_left_(UnpackLimit().of_file(file_bytes)) {
+  Reader(const std::string& file, const std::uint8_t* image, std::size_t file_bytes)
+      : image_(image), file_bytes_(file_bytes), bytes_left_(UnpackLimit().of_file(file_bytes)) {
     contents_.file = file;
   }
 
@@ -90,7 +91,9 @@ class Reader {
   Table read_table(hid_t dataset, hid_t type, const std::string& path);
 
   Hdf5Contents contents_;
-  std::uint64_t file_bytes_, bytes_left_;
+  const std::uint8_t* image_;
+  std::size_t file_bytes_;
+  std::uint64_t bytes_left_;
   std::set<haddr_t> seen_;  ///< Objects by their place in the file.
 };
 
@@ -147,6 +150,7 @@ void Reader::read_group(hid_t group, const std::string& prefix, int level) {
                               ? "expected data in the file itself, found a symbolic link"
                               : "expected data in the file itself, found a link to another file");
     }
+    check_object_header(image_, file_bytes_, link.u.address);
     const Handle object(H5Oopen(group, name.c_str(), H5P_DEFAULT), H5Oclose);
     read_object(object, prefix + name, level);
   }
@@ -171,6 +175,8 @@ void Reader::check_storage(hid_t dataset, const std::string& path) const {
   if (H5Pget_layout(properties) == H5D_VIRTUAL || H5Pget_external_count(properties) != 0) {
     fail(path, "expected data in the file itself, found them in another file");
   }
+  // Of data that are not in chunks HDF5 1.10 reads as many as the rows need, whatever is there.
+  if (H5Pget_layout(properties) != H5D_CHUNKED) throw Hdf5Failure{};
   const int filters = H5Pget_nfilters(properties);
   for (int i = 0; i < filters; ++i) {
     unsigned flags = 0, configuration = 0;
@@ -301,7 +307,7 @@ Hdf5Contents read_hdf5_image(std::uint8_t* image, std::size_t bytes, const std::
     checked(H5Pset_file_image_callbacks(access, &in_place));
     checked(H5Pset_file_image(access, image, bytes));
     const Handle opened(H5Fopen(kHdf5ImageName, H5F_ACC_RDONLY, access), H5Fclose);
-    return Reader(file, bytes).read(opened);
+    return Reader(file, image, bytes).read(opened);
   } catch (const Hdf5Failure&) {
     throw WorkloadError(file + ": expected what tpusim writes, found HDF5 data that are damaged " +
                         "behind a right checksum; write the file again");

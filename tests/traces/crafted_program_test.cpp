@@ -118,6 +118,30 @@ TEST_F(CraftedProgram, ASealedFileIsRead) {
   EXPECT_EQ(read_program_file(path_).name, "example");
 }
 
+/// HDF5 1.10 divides by the extents of a chunk where it opens a dataset, and ends the process where
+/// one is 0. Two bytes are changed everywhere in the header around each layout (version 3, in
+/// chunks): that crashed in the number of extents.
+TEST_F(CraftedProgram, AChunkWithoutElementsIsRefused) {
+  const std::string whole = contents_of(path_);
+  const std::string begin{"\x03\x02\x02", 3};
+  int layouts = 0, refused = 0;
+  for (std::size_t at = whole.find(begin, kUserBlockBytes); at != std::string::npos;
+       at = whole.find(begin, at + 1)) {
+    ++layouts;
+    for (std::size_t place = at - 8; place < at + 20; ++place) {
+      for (const std::string& bytes : {std::string(2, '\0'), std::string("\x4e\x01")}) {
+        std::string image = whole.substr(kUserBlockBytes);
+        image.replace(place - kUserBlockBytes, 2, bytes);
+        seal(whole.substr(0, kUserBlockBytes), image);
+        const std::string error = error_of_program();
+        refused += error.find("damaged behind a right checksum") != std::string::npos ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GE(layouts, 5);
+  EXPECT_GE(refused, 8 * layouts);
+}
+
 /// No filter of somebody's plug-ins unpacks data: HDF5 looks for none, whatever it did before.
 TEST_F(CraftedProgram, NoPluginIsLoaded) {
   H5PLset_loading_state(H5PL_ALL_PLUGIN);
