@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::string_view kSignature{"\x89HDF\r\n\x1a\n", 8};
 constexpr std::size_t kAddressBytes = 8;
+/// Where a superblock of version 0 says where the header of the root is.
+constexpr std::uint64_t kRootHeader = 64;
 /// Messages of a header.
 constexpr std::uint64_t kLayout = 0x8, kContinuation = 0x10;
 /// Of a layout.
@@ -42,6 +44,12 @@ class Bytes {
   std::size_t bytes_;
 };
 
+void check_superblock(const Bytes& file) {
+  const bool has_form = file.begins_with(kSignature) && file.number(8, 1) == 0 &&
+                        file.number(13, 1) == kAddressBytes && file.number(14, 1) == kAddressBytes;
+  if (!has_form) throw Hdf5Failure{};
+}
+
 void check_layout(const Bytes& layout) {
   const std::uint64_t version = layout.number(0, 1);
   if (version > kLayoutVersion && layout.number(1, 1) != kChunked) return;
@@ -59,9 +67,8 @@ void check_layout(const Bytes& layout) {
 
 void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint64_t address) {
   const Bytes file(image, bytes);
-  const bool has_form = file.begins_with(kSignature) && file.number(8, 1) == 0 &&
-                        file.number(13, 1) == kAddressBytes && file.number(14, 1) == kAddressBytes;
-  if (!has_form || file.number(address, 1) != 1) throw Hdf5Failure{};
+  check_superblock(file);
+  if (file.number(address, 1) != 1) throw Hdf5Failure{};
   std::vector<Bytes> blocks{file.part(address + 16, file.number(address + 8, 4))};
   for (std::size_t next = 0; next < blocks.size(); ++next) {
     if (next == kMostBlocks) throw Hdf5Failure{};
@@ -76,6 +83,12 @@ void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint
                                  message.number(kAddressBytes, kAddressBytes)));
     }
   }
+}
+
+void check_root_header(const std::uint8_t* image, std::size_t bytes) {
+  const Bytes file(image, bytes);
+  check_superblock(file);
+  check_object_header(image, bytes, file.number(kRootHeader, kAddressBytes));
 }
 
 }  // namespace tpu::traces

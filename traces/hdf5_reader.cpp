@@ -84,6 +84,7 @@ class Reader {
   void read_object(hid_t object, const std::string& path, int level);
   void read_dataset(hid_t dataset, const std::string& path);
   void check_storage(hid_t dataset, const std::string& path) const;
+  void check_chunks(hid_t dataset, std::size_t rows) const;
   std::size_t row_count(hid_t dataset, const std::string& path) const;
   std::vector<std::uint8_t> read_rows(hid_t dataset, hid_t type, std::size_t rows,
                                       std::size_t held_row_bytes, const std::string& path);
@@ -190,6 +191,16 @@ void Reader::check_storage(hid_t dataset, const std::string& path) const {
   }
 }
 
+/// The library takes a kilobyte for each chunk that the rows need, whether or not the file has it.
+/// All chunks are written, and each has a place in an index.
+void Reader::check_chunks(hid_t dataset, std::size_t rows) const {
+  constexpr std::size_t kPlaceBytes = 8;
+  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
+  hsize_t extent = 0;
+  if (H5Pget_chunk(properties, 1, &extent) != 1 || extent == 0) throw Hdf5Failure{};
+  if (rows / extent > file_bytes_ / kPlaceBytes) throw Hdf5Failure{};
+}
+
 std::size_t Reader::row_count(hid_t dataset, const std::string& path) const {
   const Handle space(H5Dget_space(dataset), H5Sclose);
   if (H5Sget_simple_extent_ndims(space) != 1) fail(path, "expected data of one dimension");
@@ -208,6 +219,7 @@ std::vector<std::uint8_t> Reader::read_rows(hid_t dataset, hid_t type, std::size
                    std::to_string(rows) + " rows of " + std::to_string(held_row_bytes));
   }
   bytes_left_ -= held;
+  check_chunks(dataset, rows);
   std::vector<std::uint8_t> data(H5Tget_size(type) * rows);
   if (rows > 0) checked(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()));
   return data;
@@ -300,6 +312,7 @@ Hdf5Contents read_hdf5_image(std::uint8_t* image, std::size_t bytes, const std::
   BorrowedImage borrowed{image, bytes};
   try {
     checked(H5PLset_loading_state(0));
+    check_root_header(image, bytes);
     const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
     checked(H5Pset_fapl_core(access, std::size_t{1} << 20, 0));
     H5FD_file_image_callbacks_t in_place{lend,       copy_nothing, refuse_growth, keep,

@@ -134,6 +134,18 @@ TEST_F(CraftedHdf5, AFilterThatIsNotOurs) {
       "x: expected data that are packed with deflate, found filter 3");
 }
 
+/// HDF5 takes a kilobyte for each chunk that rows need: a gigabyte for a file of a few.
+TEST_F(CraftedHdf5, MoreChunksThanTheFileHasPlacesFor) {
+  const auto single = [](hid_t properties) {
+    const hsize_t extent = 1;
+    H5Pset_chunk(properties, 1, &extent);
+  };
+  EXPECT_NE(error_of([&](hid_t file) {
+              create_dataset(file, H5T_STD_U8LE, 1000000, single);
+            }).find("damaged behind a right checksum"),
+            std::string::npos);
+}
+
 TEST_F(CraftedHdf5, GroupsInGroupsInGroups) {
   const Craft craft = [](hid_t file) {
     std::string path;

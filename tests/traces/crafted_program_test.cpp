@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,6 +17,8 @@
 #include "isa/assembler.h"
 #include "sim/base/error.h"
 #include "tests/traces/synthetic_record.h"
+#include "traces/hdf5_handle.h"
+#include "traces/hdf5_object_header.h"
 #include "traces/program_file.h"
 #include "traces/run_file.h"
 
@@ -140,6 +143,22 @@ TEST_F(CraftedProgram, AChunkWithoutElementsIsRefused) {
   }
   EXPECT_GE(layouts, 5);
   EXPECT_GE(refused, 8 * layouts);
+}
+
+/// HDF5 1.10 takes as much memory as a header says, before it finds that the file is shorter.
+TEST_F(CraftedProgram, AHeaderBeyondTheFileIsRefusedBeforeTheLibraryReadsIt) {
+  std::string image = contents_of(path_).substr(kUserBlockBytes);
+  const auto check = [&image] {
+    check_root_header(reinterpret_cast<const std::uint8_t*>(image.data()), image.size());
+  };
+  EXPECT_NO_THROW(check());
+  std::uint64_t header = 0;
+  std::memcpy(&header, image.data() + 64, sizeof header);
+  const std::string whole = image;
+  image.replace(header + 8, 4, 4, '\xff');
+  EXPECT_THROW(check(), Hdf5Failure);
+  image = whole.substr(0, header + 20);
+  EXPECT_THROW(check(), Hdf5Failure);
 }
 
 /// No filter of somebody's plug-ins unpacks data: HDF5 looks for none, whatever it did before.
