@@ -14,7 +14,7 @@ constexpr std::size_t kAddressBytes = 8;
 /// Where a superblock of version 0 says where the header of the root is.
 constexpr std::uint64_t kRootHeader = 64;
 /// Messages of a header.
-constexpr std::uint64_t kLayout = 0x8, kContinuation = 0x10;
+constexpr std::uint64_t kDatatype = 0x3, kLayout = 0x8, kContinuation = 0x10;
 /// Of a layout.
 constexpr std::uint64_t kLayoutVersion = 3, kChunked = 2;
 constexpr std::size_t kMostBlocks = 64;
@@ -50,17 +50,21 @@ void check_superblock(const Bytes& file) {
   if (!has_form) throw Hdf5Failure{};
 }
 
-void check_layout(const Bytes& layout) {
+/// Bytes of an element in a chunk; 0: the data stand in no chunks.
+std::uint64_t check_layout(const Bytes& layout) {
   const std::uint64_t version = layout.number(0, 1);
-  if (version > kLayoutVersion && layout.number(1, 1) != kChunked) return;
+  if (version > kLayoutVersion && layout.number(1, 1) != kChunked) return 0;
   if (version != kLayoutVersion) throw Hdf5Failure{};
-  if (layout.number(1, 1) != kChunked) return;
+  if (layout.number(1, 1) != kChunked) return 0;
   // Of a dimension at least, and the size of an element.
   const std::uint64_t extents = layout.number(2, 1);
   if (extents < 2) throw Hdf5Failure{};
+  std::uint64_t extent = 0;
   for (std::uint64_t i = 0; i < extents; ++i) {
-    if (layout.number(3 + kAddressBytes + 4 * i, 4) == 0) throw Hdf5Failure{};
+    extent = layout.number(3 + kAddressBytes + 4 * i, 4);
+    if (extent == 0) throw Hdf5Failure{};
   }
+  return extent;
 }
 
 }  // namespace
@@ -70,6 +74,7 @@ void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint
   check_superblock(file);
   if (file.number(address, 1) != 1) throw Hdf5Failure{};
   std::vector<Bytes> blocks{file.part(address + 16, file.number(address + 8, 4))};
+  std::uint64_t in_chunks = 0, of_type = 0;
   for (std::size_t next = 0; next < blocks.size(); ++next) {
     if (next == kMostBlocks) throw Hdf5Failure{};
     const Bytes block = blocks[next];
@@ -77,12 +82,14 @@ void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint
       const std::uint64_t type = block.number(at, 2);
       const Bytes message = block.part(at + 8, block.number(at + 2, 2));
       at += 8 + message.size();
-      if (type == kLayout) check_layout(message);
+      if (type == kLayout) in_chunks = check_layout(message);
+      if (type == kDatatype) of_type = message.number(4, 4);
       if (type != kContinuation) continue;
       blocks.push_back(file.part(message.number(0, kAddressBytes),
                                  message.number(kAddressBytes, kAddressBytes)));
     }
   }
+  if (in_chunks != 0 && in_chunks != of_type) throw Hdf5Failure{};
 }
 
 void check_root_header(const std::uint8_t* image, std::size_t bytes) {

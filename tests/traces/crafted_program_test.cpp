@@ -122,8 +122,8 @@ TEST_F(CraftedProgram, ASealedFileIsRead) {
 }
 
 /// HDF5 1.10 divides by the extents of a chunk where it opens a dataset, and ends the process where
-/// one is 0. Two bytes are changed everywhere in the header around each layout (version 3, in
-/// chunks): that crashed in the number of extents.
+/// one is 0; it copies elements of the size that a chunk says into those of the type. Two bytes are
+/// changed everywhere in the header around each layout (version 3, in chunks): that crashed.
 TEST_F(CraftedProgram, AChunkWithoutElementsIsRefused) {
   const std::string whole = contents_of(path_);
   const std::string begin{"\x03\x02\x02", 3};
@@ -132,7 +132,8 @@ TEST_F(CraftedProgram, AChunkWithoutElementsIsRefused) {
        at = whole.find(begin, at + 1)) {
     ++layouts;
     for (std::size_t place = at - 8; place < at + 20; ++place) {
-      for (const std::string& bytes : {std::string(2, '\0'), std::string("\x4e\x01")}) {
+      for (const std::string& bytes :
+           {std::string(2, '\0'), std::string("\x4e\x01"), std::string(2, '\xff')}) {
         std::string image = whole.substr(kUserBlockBytes);
         image.replace(place - kUserBlockBytes, 2, bytes);
         seal(whole.substr(0, kUserBlockBytes), image);
