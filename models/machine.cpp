@@ -307,10 +307,10 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
   const std::size_t of_a_host = std::size_t{params_.host.chips} * params_.cores_per_chip;
   const std::uint64_t on_a_host = examples * std::min(cores, of_a_host);
   const auto bounds = [&](double other) { rate = rate > 0 ? std::min(rate, other) : other; };
-  for (const MachineParams& host : kinds_of_host(params_)) {
-    if (host.host.examples_per_s > 0) bounds(host.host.examples_per_s);
+  for (const HostKind& kind : kinds_of_host(params_)) {
+    if (kind.params.host.examples_per_s > 0) bounds(kind.params.host.examples_per_s);
     for (const LoaderStage& stage :
-         loader_stages(host, program_.infeed_bytes / examples, on_a_host)) {
+         loader_stages(kind.params, program_.infeed_bytes / examples, on_a_host)) {
       bounds(stage.examples_per_s);
     }
   }

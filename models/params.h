@@ -420,7 +420,7 @@ struct MachineParams {
     return std::make_tuple(
         field("name", &MachineParams::name, "", "Name of the configuration."),
         field("chip", &MachineParams::chip, "",
-              "Generation: v2 or v3 (instruction set and listings)."),
+              "Generation: v2, v3 or v4 (instruction set and listings)."),
         field("clock_mhz", &MachineParams::clock_mhz, "MHz", "Clock of the cores."),
         field("slow_chips", &MachineParams::slow_chips, "MHz",
               "Chips whose cores have a slower clock, such as 3=470 7=900."),

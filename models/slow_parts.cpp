@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -213,14 +214,16 @@ MachineParams as_host(const MachineParams& params, std::uint32_t host) {
   return changed;
 }
 
-std::vector<MachineParams> kinds_of_host(const MachineParams& params) {
-  const HostSettings hosts = slow_hosts(params);
-  std::vector<MachineParams> kinds;
-  if (hosts.size() < host_count(params)) {
-    kinds.push_back(params);
-    kinds.back().slow_hosts.clear();
+std::vector<HostKind> kinds_of_host(const MachineParams& params) {
+  std::set<std::uint32_t> hosts;
+  std::uint32_t other = 0;
+  for (const auto& [host, settings] : slow_hosts(params)) {
+    hosts.insert(host);
+    if (host == other) ++other;
   }
-  for (const auto& [host, settings] : hosts) kinds.push_back(as_host(params, host));
+  if (other < host_count(params)) hosts.insert(other);
+  std::vector<HostKind> kinds;
+  for (const std::uint32_t host : hosts) kinds.push_back({host, as_host(params, host)});
   return kinds;
 }
 

@@ -35,8 +35,14 @@ HostSettings slow_hosts(const MachineParams& params);
 std::uint32_t host_count(const MachineParams& params);
 /// The machine as one of its hosts sees it: HostParams are its own.
 MachineParams as_host(const MachineParams& params, std::uint32_t host);
-/// One machine for each kind of host that there is, those that nobody named first.
-std::vector<MachineParams> kinds_of_host(const MachineParams& params);
+/// One of the hosts that are alike, and the machine as it sees it.
+struct HostKind {
+  std::uint32_t host;
+  MachineParams params;
+};
+/// One for each kind of host that there is, by number: each that is named is a kind of its own, the
+/// first that is not stands for all others.
+std::vector<HostKind> kinds_of_host(const MachineParams& params);
 
 /// The same without a look at the slice, and the text again.
 ChipClocks read_chip_clocks(const std::string& text);

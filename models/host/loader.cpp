@@ -176,11 +176,11 @@ std::uint32_t slowest_host(const MachineParams& params, std::uint64_t example_by
                            std::uint64_t examples) {
   std::uint32_t slowest = 0;
   double least = HUGE_VAL;
-  for (std::uint32_t host = 0; host < host_count(params); ++host) {
-    const double rate = host_rate(as_host(params, host), example_bytes, examples);
+  for (const HostKind& kind : kinds_of_host(params)) {
+    const double rate = host_rate(kind.params, example_bytes, examples);
     if (rate >= least) continue;
     least = rate;
-    slowest = host;
+    slowest = kind.host;
   }
   return slowest;
 }

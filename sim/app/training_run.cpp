@@ -154,8 +154,8 @@ Shape Planner::shape_of(const Arguments& arguments, const PreparedWorkload& work
 /// slowest.
 std::uint64_t Planner::input_cycles(const MachineParams& params, std::uint64_t examples) const {
   std::uint64_t longest = 0;
-  for (const MachineParams& host : kinds_of_host(params)) {
-    longest = std::max(longest, host_cycles(host, examples));
+  for (const HostKind& kind : kinds_of_host(params)) {
+    longest = std::max(longest, host_cycles(kind.params, examples));
   }
   return longest;
 }

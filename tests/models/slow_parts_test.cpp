@@ -6,6 +6,9 @@
 #include <queue>
 #include <random>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "isa/dma_descriptor.h"
 #include "models/core/core_clock.h"
@@ -369,6 +372,38 @@ TEST(SlowHost, TheOthersStayAsTheyAre) {
   EXPECT_EQ(as_host(params, 1).host.storage_mb_per_s, 0.5);
   EXPECT_EQ(kinds_of_host(params).size(), 2u);
   EXPECT_EQ(text_of(read_host_settings(params.slow_hosts)), "1.storage_mb_per_s=0.5 1.vcpus=4");
+}
+
+/// Eight hosts: named ones are kinds of their own, the first of the others stands for them all.
+TEST(SlowHost, OneOfEachKindIsLookedAt) {
+  MachineParams params;
+  params.ici.mesh_x = params.ici.mesh_y = 4;
+  params.host.chips = 2;
+  ASSERT_EQ(host_count(params), 8u);
+  using Kinds = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  const auto kinds = [&](const std::string& named) {
+    params.slow_hosts = named;
+    Kinds found;
+    for (const HostKind& kind : kinds_of_host(params)) {
+      EXPECT_EQ(kind.params.slow_hosts, "");
+      found.emplace_back(kind.host, kind.params.host.vcpus);
+    }
+    return found;
+  };
+  const std::uint32_t usual = params.host.vcpus;
+  EXPECT_EQ(kinds(""), (Kinds{{0, usual}}));
+  EXPECT_EQ(kinds("5.vcpus=4"), (Kinds{{0, usual}, {5, 4}}));
+  EXPECT_EQ(kinds("0.vcpus=4 1.vcpus=5 3.vcpus=6"), (Kinds{{0, 4}, {1, 5}, {2, usual}, {3, 6}}));
+  EXPECT_EQ(kinds("0.vcpus=1 1.vcpus=2 2.vcpus=3 3.vcpus=4 4.vcpus=5 5.vcpus=6 6.vcpus=7 7.vcpus=8")
+                .size(),
+            8u);
+  // Of equally slow hosts the first, as all hosts would say.
+  params.input.images = 1000;
+  params.input.augment_us = 1000;
+  params.slow_hosts = "0.vcpus=192 6.vcpus=4 3.vcpus=4";
+  EXPECT_EQ(slowest_host(params, 1000, 64), 3u);
+  params.slow_hosts = "0.vcpus=192 1.vcpus=192 6.vcpus=192";
+  EXPECT_EQ(slowest_host(params, 1000, 64), 2u);
 }
 
 /// A thread takes an example in a millisecond.
