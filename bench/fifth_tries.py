@@ -12,9 +12,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from named_steps import NamedSteps, cross_entropy, print_named, square
+from named_steps import NamedSteps, print_named, square
 from ordinary_steps import classes, floats, integers, next_words, step_of_loss, training_step
 
 lax = jax.lax
@@ -64,13 +63,13 @@ def experts_choose():
         def __call__(self, words):
             x = nn.Embed(4096, 256)(words)
             mask = nn.make_causal_mask(words)
-            for _ in range(2):
+            for layer in range(2):
                 x = x + nn.MultiHeadDotProductAttention(8)(nn.LayerNorm()(x), mask=mask)
                 flat = nn.LayerNorm()(x).reshape(-1, 256)
                 likes = nn.softmax(nn.Dense(8, use_bias=False)(flat))
                 much, which = lax.top_k(likes.T, flat.shape[0] // 4)
                 chosen = flat[which]
-                inner, outer = (self.param(f"{name}{_}", nn.initializers.normal(0.02), (8, *shape)) for name, shape in (("inner", (256, 512)), ("outer", (512, 256))))
+                inner, outer = (self.param(f"{name}{layer}", nn.initializers.normal(0.02), (8, *shape)) for name, shape in (("inner", (256, 512)), ("outer", (512, 256))))
                 done = jnp.einsum("ecf,efd->ecd", nn.gelu(jnp.einsum("ecd,edf->ecf", chosen, inner)), outer) * much[..., None]
                 x = x + jnp.zeros_like(flat).at[which.reshape(-1)].add(done.reshape(-1, 256)).reshape(x.shape)
             return nn.Dense(4096)(nn.LayerNorm()(x))

@@ -44,18 +44,11 @@ class Bytes {
   std::size_t bytes_;
 };
 
-void check_superblock(const Bytes& file) {
-  const bool has_form = file.begins_with(kSignature) && file.number(8, 1) == 0 &&
-                        file.number(13, 1) == kAddressBytes && file.number(14, 1) == kAddressBytes;
-  if (!has_form) throw Hdf5Failure{};
-}
-
 /// Bytes of an element in a chunk; 0: the data stand in no chunks.
 std::uint64_t check_layout(const Bytes& layout) {
   const std::uint64_t version = layout.number(0, 1);
-  if (version > kLayoutVersion && layout.number(1, 1) != kChunked) return 0;
+  if (version >= kLayoutVersion && layout.number(1, 1) != kChunked) return 0;
   if (version != kLayoutVersion) throw Hdf5Failure{};
-  if (layout.number(1, 1) != kChunked) return 0;
   // Of a dimension at least, and the size of an element.
   const std::uint64_t extents = layout.number(2, 1);
   if (extents < 2) throw Hdf5Failure{};
@@ -71,7 +64,6 @@ std::uint64_t check_layout(const Bytes& layout) {
 
 void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint64_t address) {
   const Bytes file(image, bytes);
-  check_superblock(file);
   if (file.number(address, 1) != 1) throw Hdf5Failure{};
   std::vector<Bytes> blocks{file.part(address + 16, file.number(address + 8, 4))};
   std::uint64_t in_chunks = 0, of_type = 0;
@@ -94,7 +86,9 @@ void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint
 
 void check_root_header(const std::uint8_t* image, std::size_t bytes) {
   const Bytes file(image, bytes);
-  check_superblock(file);
+  const bool has_form = file.begins_with(kSignature) && file.number(8, 1) == 0 &&
+                        file.number(13, 1) == kAddressBytes && file.number(14, 1) == kAddressBytes;
+  if (!has_form) throw Hdf5Failure{};
   check_object_header(image, bytes, file.number(kRootHeader, kAddressBytes));
 }
 

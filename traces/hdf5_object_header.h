@@ -13,7 +13,8 @@ namespace tpu::traces {
 /// II.A, IV.A.1.a, IV.A.2.i). Throws Hdf5Failure for another form, for a header that goes on beyond
 /// the image, and for a chunk without elements or with others than the type's.
 void check_object_header(const std::uint8_t* image, std::size_t bytes, std::uint64_t address);
-/// The same of the root, which the library reads where it opens a file.
+/// The superblock, and the header of the root, which the library reads where it opens a file:
+/// before any other object.
 void check_root_header(const std::uint8_t* image, std::size_t bytes);
 
 }  // namespace tpu::traces
