@@ -348,6 +348,7 @@ class BundleExecution {
       for (std::uint32_t c = 0; c < columns; ++c) {
         mxu.take_result(c, push(state_.mxu_results[in.unit][c]));
       }
+      if (swaps_weights(in.opcode)) mxu.request_swap();
     }
   }
 
@@ -377,6 +378,8 @@ class BundleExecution {
         mxu.take_result(0, push(state_.mxu_results[in.unit][0]));
       }
     }
+    // Both halves of sixteen rows meet the same weights.
+    if (swaps_weights(in.opcode)) mxu.request_swap();
   }
 
   void act_xlu(const Instruction& in) {

@@ -120,9 +120,13 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
       destination.space = MemorySpace::kSmem;
       break;
     case Opcode::kDmaHbmToCmem:
+    case Opcode::kDmaHbmToCmemStrided:
+    case Opcode::kDmaGeneralHbmToCmem:
       destination.space = MemorySpace::kCmem;
       break;
     case Opcode::kDmaCmemToHbm:
+    case Opcode::kDmaCmemToHbmStrided:
+    case Opcode::kDmaGeneralCmemToHbm:
       source.space = MemorySpace::kCmem;
       break;
     case Opcode::kDmaCmemToVmem:

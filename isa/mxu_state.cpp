@@ -187,7 +187,6 @@ std::uint32_t MxuState::multiply(const Instruction& in, const VectorRegister& op
     for (auto& row : sums_[0].row) std::fill(row + columns_, row + kLanes, 0.0f);
   }
   for (OperandPart& part : operand_) part.latched = false;
-  if (swaps_weights(in.opcode)) swap_requested_ = true;
   return parts.columns;
 }
 

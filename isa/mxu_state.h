@@ -40,9 +40,9 @@ class MxuState {
   void request_swap() { swap_requested_ = true; }
   /// vmatlatch.part: a part of the operand of the next matmul.
   void latch(const Instruction& in, const VectorRegister& operand);
-  /// vmatmul and its forms; a .dwg form requests the swap afterwards. Returns how many column parts
-  /// have a result to take. Throws ProgramFault when a swap is due and nothing was pushed, and when
-  /// a row part was not latched since the matmul before.
+  /// vmatmul and its forms, eight rows; who executes a .dwg form requests the swap afterwards.
+  /// Returns how many column parts have a result to take. Throws ProgramFault when a swap is due
+  /// and nothing was pushed, and when a row part was not latched since the matmul before.
   std::uint32_t multiply(const Instruction& in, const VectorRegister& operand);
   void take_result(std::uint32_t column_part, VectorRegister& result) const;
 

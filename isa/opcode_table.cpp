@@ -173,7 +173,8 @@ std::uint32_t issue_interval(Opcode opcode, const Latencies& latencies) {
 bool swaps_weights(Opcode opcode) {
   return opcode == Opcode::kVdwg || opcode == Opcode::kVmatmulDwg ||
          opcode == Opcode::kVmatmulHiDwg || opcode == Opcode::kVmatmulLowDwg ||
-         opcode == Opcode::kVmatmulPartsDwg || opcode == Opcode::kVmatmulMskDwg;
+         opcode == Opcode::kVmatmulPartsDwg || opcode == Opcode::kVmatmulMskDwg ||
+         opcode == Opcode::kVmatmulBf16Dwg || opcode == Opcode::kVmatmulBf16MskDwg;
 }
 
 bool takes_packed_rows(Opcode opcode) {
@@ -183,7 +184,9 @@ bool takes_packed_rows(Opcode opcode) {
     case Opcode::kVmatpushBf16Xpose:
     case Opcode::kVmatpushBf16XposeMsk:
     case Opcode::kVmatmulBf16:
+    case Opcode::kVmatmulBf16Dwg:
     case Opcode::kVmatmulBf16Msk:
+    case Opcode::kVmatmulBf16MskDwg:
     case Opcode::kVxposeB16Start:
     case Opcode::kVxposeB16Cont:
     case Opcode::kVxposeB16End:

@@ -64,7 +64,7 @@ struct DmaWithGaps {
   ListingSpace from, to;
   Opcode plain, strided, general;
 };
-constexpr std::array<DmaWithGaps, 4> kDmasWithGaps{{
+constexpr std::array<DmaWithGaps, 6> kDmasWithGaps{{
     {ListingSpace::kHbm, ListingSpace::kVmem, Opcode::kDmaHbmToVmem, Opcode::kDmaHbmToVmemStrided,
      Opcode::kDmaGeneralHbmToVmem},
     {ListingSpace::kVmem, ListingSpace::kHbm, Opcode::kDmaVmemToHbm, Opcode::kDmaVmemToHbmStrided,
@@ -73,6 +73,10 @@ constexpr std::array<DmaWithGaps, 4> kDmasWithGaps{{
      Opcode::kDmaCmemToVmemStrided, Opcode::kDmaGeneralCmemToVmem},
     {ListingSpace::kVmem, ListingSpace::kCmem, Opcode::kDmaVmemToCmem,
      Opcode::kDmaVmemToCmemStrided, Opcode::kDmaGeneralVmemToCmem},
+    {ListingSpace::kHbm, ListingSpace::kCmem, Opcode::kDmaHbmToCmem, Opcode::kDmaHbmToCmemStrided,
+     Opcode::kDmaGeneralHbmToCmem},
+    {ListingSpace::kCmem, ListingSpace::kHbm, Opcode::kDmaCmemToHbm, Opcode::kDmaCmemToHbmStrided,
+     Opcode::kDmaGeneralCmemToHbm},
 }};
 
 }  // namespace
@@ -359,8 +363,8 @@ void ListingParser::parse_strides(Instruction& instruction) {
   if (with_gaps == kDmasWithGaps.end()) {
     cursor_.refuse_at(place,
                       "expected a DMA without gaps (source stride, destination stride and steps "
-                      "per stride the same), found one with gaps, which is modelled of DMAs to and "
-                      "from VMEM alone");
+                      "per stride the same), found one with gaps, which is modelled between VMEM, "
+                      "CMEM and HBM");
   }
   instruction.opcode = with_gaps->strided;
   if (*std::max_element(granules.begin(), granules.end()) > kMost || granules[2] == 0) {
@@ -430,7 +434,7 @@ void ListingParser::parse_general_dma(const Name& dest) {
       std::find_if(kDmasWithGaps.begin(), kDmasWithGaps.end(),
                    [&](const DmaWithGaps& each) { return each.from == from && each.to == to; });
   if (with_gaps == kDmasWithGaps.end()) {
-    cursor_.refuse_at(place, "expected a dma.general to or from VMEM, found one from " +
+    cursor_.refuse_at(place, "expected a dma.general between VMEM, CMEM and HBM, found one from " +
                                  std::string(to_string(from)) + " to " + to_string(to) +
                                  ", which is not modelled");
   }

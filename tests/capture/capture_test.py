@@ -258,6 +258,21 @@ def large_arguments(): return (jax.ShapeDtypeStruct((60000, 60000), "float32"),)
             self.assertLessEqual({"before.hlo.gz", "v3.bundles.tar.xz", "values.npz"}, set(os.listdir(os.path.join(output, name))))
             self.assertEqual(self.facts(f"out/{name}")["reference"]["rounded_to_bf16"], 1)
 
+    def test_hlo_text_with_a_mesh_is_for_its_devices(self):
+        import jax
+        from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+        mesh = AbstractMesh((4, 2), ("data", "model"))
+        placed = jax.ShapeDtypeStruct((16, 64), "float32", sharding=NamedSharding(mesh, PartitionSpec("data", "model")))
+        product = jax.shard_map(lambda x: jax.lax.psum(x @ x.T, "model"), mesh=mesh, in_specs=placed.sharding.spec, out_specs=PartitionSpec("data"))
+        path = self.write("hlo.txt", jax.jit(product).trace(placed).lower(lowering_platforms=("tpu",)).as_text(dialect="hlo"))
+        output = os.path.join(self.work, "out")
+        code, error = run(path, "--chip", "v3", "--no-cache", "-o", output)
+        self.assertEqual((code, error), (0, ""))
+        self.assertEqual(self.facts("out")["v3"]["devices"], 8)
+        with gzip.open(os.path.join(output, "v3.scheduled.hlo.gz"), "rt") as file:
+            self.assertIn("all-reduce", file.read())
+
     def test_a_mesh_and_shardings_reach_the_compiler(self):
         text = """
 import jax, numpy as np

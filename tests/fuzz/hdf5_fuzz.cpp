@@ -94,10 +94,7 @@ void run(const tpu::isa::Program& program) {
 
 }  // namespace
 
-/// The library leaks of its own where a file is damaged.
-extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5"; }
-
-/// It asks for as much memory as a damaged file says that a header has, before it finds that the
+/// HDF5 asks for as much memory as a damaged file says that a header has, before it finds that the
 /// file is shorter: the sanitizer refuses as the system does. What is touched counts (fuzz.sh).
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 

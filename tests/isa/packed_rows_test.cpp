@@ -127,6 +127,36 @@ TEST(PackedRows, AnArrayMultipliesSixteenRowsAsTwiceEight) {
   EXPECT_EQ(core.number(13, 3, 9), sum);
 }
 
+/// With .dwg a matmul of sixteen rows takes the weights of before and hands the staged ones to the
+/// next, masked or not.
+TEST(PackedRows, AMatmulOfSixteenRowsSwapsTheWeightsOfTheNext) {
+  BundleRunner core(shape_of_v4());
+  fill(core, 1, 0);
+  fill(core, 2, 8);
+  core.run(
+      "{ %v3 = vpack.c.bf16 %v2, %v1 ;; %vm1 = vsmask.f32 1048592 }"
+      "{ vdwg.mxu0 }{ vmatpush.bf16.msra.mxu0 %v3 }{ vmatmul.f32.gmra.mxu0 %v1 }"
+      "{ vmatpush.msra.mxu0 %v2 }{ vmatmul.bf16.dwg.msra.gmra.mxu0 %v3 }"
+      "{ vmatmul.f32.gmra.mxu0 %v1 }"
+      "{ vmatpush.msra.mxu0 %v1 }{ vmatmul.msk.bf16.dwg.msra.gmra.mxu0 %vm1, %v3 }"
+      "{ vmatmul.f32.gmra.mxu0 %v1 }"
+      "{ %v10 = vpop.f32.mrf.mxu0 }{ %v11 = vpop.f32.mrf.mxu0 }{ %v12 = vpop.f32.mrf.mxu0 }"
+      "{ %v13 = vpop.f32.mrf.mxu0 }{ %v14 = vpop.f32.mrf.mxu0 }{ %v15 = vpop.f32.mrf.mxu0 }"
+      "{ %v16 = vpop.f32.mrf.mxu0 }");
+  const auto product = [](int row, int first, int rows) {
+    float sum = 0;
+    for (int k = 0; k < rows; ++k) sum += value(row, k) * value(first + k, 9);
+    return sum;
+  };
+  EXPECT_EQ(core.number(10, 3, 9), product(3, 0, 16));
+  EXPECT_EQ(core.number(11, 3, 9), product(3, 0, 16));   // Rows 0 to 7 of sixteen.
+  EXPECT_EQ(core.number(12, 3, 9), product(11, 0, 16));  // Rows 8 to 15.
+  EXPECT_EQ(core.number(13, 3, 9), product(3, 8, 8));    // The staged weights.
+  EXPECT_EQ(core.number(14, 3, 9), product(3, 8, 8));
+  EXPECT_EQ(core.number(15, 3, 9), product(11, 8, 8));
+  EXPECT_EQ(core.number(16, 3, 9), product(3, 0, 8));
+}
+
 TEST(PackedRows, AMaskedPushAndMatmulTakeZerosOutsideTheMask) {
   BundleRunner core(shape_of_v4());
   fill(core, 1, 0);
@@ -210,6 +240,19 @@ TEST(Cmem, DmasHaveRunsOfConstantsOrOfWordsInSmem) {
   core.run("{ dma.general.cmem_to_vmem [smem:$20] 3, 24, 5, 7 }");
   EXPECT_EQ(core.surroundings.dmas[4].source.stride, 16u);
   EXPECT_EQ(core.surroundings.dmas[5].source.stride, 56u);
+  core.run("{ dma.hbm_to_cmem.strided [strides:16, 24, 8] 3, 64, 5, 7 }");
+  core.run("{ dma.cmem_to_hbm.strided [strides:16, 24, 8] 3, 64, 5, 7 }");
+  EXPECT_TRUE((core.surroundings.dmas[6].source == DmaEndpoint{0, 0, MemorySpace::kHbm, 3, 16, 8}));
+  EXPECT_TRUE(
+      (core.surroundings.dmas[6].destination == DmaEndpoint{0, 0, MemorySpace::kCmem, 5, 24, 8}));
+  EXPECT_TRUE(
+      (core.surroundings.dmas[7].source == DmaEndpoint{0, 0, MemorySpace::kCmem, 3, 16, 8}));
+  EXPECT_TRUE(
+      (core.surroundings.dmas[7].destination == DmaEndpoint{0, 0, MemorySpace::kHbm, 5, 24, 8}));
+  core.run("{ dma.general.hbm_to_cmem [smem:$20] 3, 24, 5, 7 }");
+  core.run("{ dma.general.cmem_to_hbm [smem:$20] 3, 24, 5, 7 }");
+  EXPECT_EQ(core.surroundings.dmas[8].destination.space, MemorySpace::kCmem);
+  EXPECT_EQ(core.surroundings.dmas[9].source.space, MemorySpace::kCmem);
   const std::string beyond = std::to_string(core.state.scalar.smem.size() - 5);
   EXPECT_NE(core.fault("{ dma.general.cmem_to_vmem [smem:$" + beyond + "] 3, 192, 5, 7 }"), "none");
 }

@@ -116,6 +116,7 @@ class Ports {
         for (std::uint32_t c = 0; c < columns; ++c) {
           values_.take_result(c, results_[c].emplace_back());
         }
+        if (isa::swaps_weights(action.in.opcode)) values_.request_swap();
         return;
       }
       case Kind::kMxuLatch:

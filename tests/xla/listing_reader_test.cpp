@@ -93,11 +93,16 @@ TEST(ListingReader, ADmaWithGapsTakesItsStridesOutOfConstants) {
             "dma.cmem_to_vmem.strided [strides:16, 8, 8] (%p1), %s1, 64, %s2, 3");
   EXPECT_EQ(read("dma.vmem_to_hbm /*vmem=*/%s1_s1, /*size_in_granules=*/64, /*hbm=*/%s2_s2").opcode,
             Opcode::kDmaVmemToHbmStrided);
+  EXPECT_EQ(read("dma.hbm_to_cmem /*hbm=*/%s1_s1, /*size_in_granules=*/64, /*cmem=*/%s2_s2").opcode,
+            Opcode::kDmaHbmToCmemStrided);
+  EXPECT_EQ(read("dma.cmem_to_hbm /*cmem=*/%s1_s1, /*size_in_granules=*/64, /*hbm=*/%s2_s2").opcode,
+            Opcode::kDmaCmemToHbmStrided);
   try {
-    read("dma.hbm_to_cmem /*hbm=*/%s1_s1, /*size_in_granules=*/64, /*cmem=*/%s2_s2");
+    read("dma.hbm_to_smem /*hbm=*/%s1_s1, /*size_in_granules=*/64, /*smem=*/%s2_s2");
     FAIL() << "no error";
   } catch (const WorkloadError& error) {
-    EXPECT_NE(std::string(error.what()).find("DMAs to and from VMEM alone"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("modelled between VMEM, CMEM and HBM"),
+              std::string::npos);
   }
 }
 
@@ -123,6 +128,8 @@ TEST(ListingReader, AGeneralDmaHasItsStridesInSmem) {
       "inlined_call_operand.hbm [shape: f32[6,6,6], index: 0, kind: input, shape index: {}]";
   EXPECT_EQ(read(hbm, vmem, "0").kernel.instructions.back().opcode, Opcode::kDmaGeneralHbmToVmem);
   EXPECT_EQ(read(vmem, cmem, "0").kernel.instructions.back().opcode, Opcode::kDmaGeneralVmemToCmem);
+  EXPECT_EQ(read(hbm, cmem, "0").kernel.instructions.back().opcode, Opcode::kDmaGeneralHbmToCmem);
+  EXPECT_EQ(read(cmem, hbm, "0").kernel.instructions.back().opcode, Opcode::kDmaGeneralCmemToHbm);
   const auto error = [&](const std::string& source, const std::string& destination,
                          const std::string& last) {
     try {
@@ -133,8 +140,8 @@ TEST(ListingReader, AGeneralDmaHasItsStridesInSmem) {
     return std::string("no error");
   };
   EXPECT_NE(error(cmem, cmem, "0")
-                .find("expected a dma.general to or from VMEM, found one from "
-                      "cmem to cmem"),
+                .find("expected a dma.general between VMEM, CMEM and HBM, "
+                      "found one from cmem to cmem"),
             std::string::npos);
   EXPECT_NE(error("smov 4", vmem, "0").find("expected a register with an address"),
             std::string::npos);

@@ -2,6 +2,8 @@
 
 import dataclasses
 import io
+import math
+import re
 
 
 @dataclasses.dataclass
@@ -80,13 +82,21 @@ def of_jit(lowered, devices):
 
 
 def of_module(module, before=None, devices=1):
-    """From a module file, whose attributes say for how many devices it is."""
+    """From a module file, whose attributes say for how many devices it is: in numbers, or by the meshes of Shardy (JAX's HLO text has
+    these alone)."""
     attributes = module.operation.attributes
 
     def count(name):
         return attributes[name].value if name in attributes else 1
 
-    replicas, partitions = count("mhlo.num_replicas"), max(devices, count("mhlo.num_partitions"))
+    meshes = largest_mesh(str(attributes["mhlo.frontend_attributes"])) if "mhlo.frontend_attributes" in attributes else 1
+    replicas, partitions = count("mhlo.num_replicas"), max(devices, count("mhlo.num_partitions"), meshes)
     return Lowered(
         module, replicas=replicas, partitions=partitions, device_numbers=tuple(range(replicas * partitions)), before=before
     )
+
+
+def largest_mesh(text):
+    """The devices of the largest mesh in an attribute such as `xla.sdy.meshes = "{mesh = #sdy.mesh<[\\22d\\22=4, \\22m\\22=2]>}"`."""
+    meshes = re.findall(r"#sdy\.mesh<\[(.*?)\]", text)
+    return max((math.prod(int(size) for size in re.findall(r"=\s*(\d+)", axes)) for axes in meshes), default=1)
