@@ -116,6 +116,9 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
     case Opcode::kDmaGeneralVmemToHbm:
       source.space = MemorySpace::kVmem;
       break;
+    case Opcode::kDmaSmemToHbm:
+      source.space = MemorySpace::kSmem;
+      break;
     case Opcode::kDmaHbmToSmem:
       destination.space = MemorySpace::kSmem;
       break;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::indexed_access_test {
@@ -209,7 +211,7 @@ TEST(IndexedAccess, LargeTablesAreReachedByRows) {
 std::size_t accesses_left(const std::string& text) {
   hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   compiler::Refusals refusals;
-  compiler::rewrite_indexed_access(module, refusals);
+  compiler::rewrite_indexed_access(module, compiler::Target(), refusals);
   const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
   return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const auto& each) {
     return each.opcode == hlo::HloOpcode::kGather || each.opcode == hlo::HloOpcode::kScatter;
@@ -466,6 +468,55 @@ TEST(IndexedAccess, UpdatesLeaveTheOldArrayWhereItIsStillNeeded) {
     check_hlo(dynamic_update("f32[30,200]", "f32[3,200]", 2), check);
     check_hlo(dynamic_update("f32[2,30,200]", "f32[2,1,200]", 3), check);
     check_hlo(dynamic_update("f32[100]", "f32[7]", 1), check);
+  }
+}
+
+/// The rows of a queue, and a row for each head of a cache: places outside are clamped.
+TEST(IndexedAccess, UpdatesOfRowsAreScattered) {
+  const std::string queue = dynamic_update("f32[5000,130]", "f32[64,130]", 2);
+  const std::string cache = dynamic_update("s32[2,3,700,70]", "s32[2,3,5,70]", 4);
+  for (const std::string& text : {queue, cache}) {
+    EXPECT_EQ(accesses_left(text), 1U);
+    for (double start : {-3.0, 37.0, 4990.0}) check_hlo(text, indices(start, start));
+  }
+  // A select of a small array takes less than its way through VMEM and the checks of each row.
+  EXPECT_EQ(accesses_left(dynamic_update("f32[64,128]", "f32[1,128]", 2)), 0U);
+}
+
+/// What more rows take, of tables that stand in VMEM and that do not, by their lane tiles.
+TEST(IndexedAccess, RowsTakeAsLongAsTheirKernelsEstimate) {
+  const compiler::Target target;
+  constexpr std::int64_t kFew = 1024, kMany = 3072;
+  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{500, 128},
+                                    {3000, 300},
+                                    {90000, 128},
+                                    {20000, 1000}}) {
+    const std::int64_t tiles = ceil_divide(width, std::int64_t{128});
+    const auto cycles = [last = static_cast<double>(rows) - 1](const std::string& text) {
+      return static_cast<double>(check_hlo(text, indices(0, last)).result.cycles);
+    };
+    const auto gathered = [&](std::int64_t count) {
+      const std::string picks = std::to_string(count), columns = std::to_string(width);
+      return cycles(gather("f32[" + std::to_string(rows) + "," + columns + "]",
+                           "s32[" + picks + "]", "f32[" + picks + "," + columns + "]",
+                           "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+                           "index_vector_dim=1, slice_sizes={1," +
+                               columns + "}"));
+    };
+    const auto scattered = [&](std::int64_t count) {
+      return cycles(row_scatter("f32", "add(a, b)", std::to_string(rows), std::to_string(width),
+                                std::to_string(count)));
+    };
+    EXPECT_NEAR((gathered(kMany) - gathered(kFew)) /
+                    (compiler::gathered_rows_cycles(rows, tiles, kMany, target) -
+                     compiler::gathered_rows_cycles(rows, tiles, kFew, target)),
+                1, 0.25)
+        << rows;
+    EXPECT_NEAR((scattered(kMany) - scattered(kFew)) /
+                    (compiler::scattered_rows_cycles(rows, tiles, kMany, target) -
+                     compiler::scattered_rows_cycles(rows, tiles, kFew, target)),
+                1, 0.25)
+        << rows;
   }
 }
 

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/elementwise_check.h"
+#include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/layouts.h"
 #include "workloads/frontend/graph_builder.h"
@@ -132,6 +134,38 @@ TEST(Pooling, PixelsThatDoNotFitAreCutIntoChunks) {
   small.vmem_bytes = 640 << 10;
   check(Kind::kMaximum, ElementType::kF32, {17, 9, 9, 130}, {3, 2, 1, 1}, small);
   check(Kind::kGradient, ElementType::kBf16, {20, 8, 8, 130}, {3, 2, 0, 1}, small);
+}
+
+/// Whole compilation: maxima, sums and gradients of images whose batch stands in the lanes.
+TEST(Pooling, OfFewFeaturesTheBatchFillsTheLanes) {
+  const auto order = [](std::int64_t batch, std::int64_t features) {
+    GraphBuilder graph("test");
+    const Tensor image =
+        graph.parameter("image", hlo::array_shape(ElementType::kF32, {batch, 8, 8, features}));
+    const hlo::Module module =
+        graph.finish(graph.reduce_window_max(image, Pool{}.window()), {image});
+    const hlo::HloInstruction& pooling =
+        module.entry_computation().at(module.entry_computation().root);
+    return compiler::order_of_windows(pooling,
+                                      module.entry_computation().at(pooling.operands[0]).shape,
+                                      pooling.shape, compiler::Target().vmem_bytes);
+  };
+  const compiler::DimensionOrder features_in_lanes{1, 2, 0, 3}, batch_in_lanes{1, 2, 3, 0};
+  // Tiles of 128 lanes and 8 rows: 128 by 128 are twice 64 by 128.
+  EXPECT_EQ(order(128, 64), batch_in_lanes);
+  EXPECT_EQ(order(128, 65), features_in_lanes);
+  EXPECT_EQ(order(8, 6), features_in_lanes);
+  EXPECT_EQ(order(9, 6), batch_in_lanes);
+  for (const char* operation : {"maximum", "add"}) {
+    check_hlo(
+        "HloModule p\nf {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = "
+        "f32[] " +
+        std::string(operation) +
+        "(a, b)\n}\nENTRY main {\n  x = f32[150,9,10,3] parameter(0)\n  z = f32[] constant(" +
+        (operation[0] == 'm' ? "-inf" : "0") +
+        ")\n  ROOT r = f32[150,5,5,3] reduce-window(x, z), window={size=1x2x2x1 "
+        "stride=1x2x2x1 pad=0_0x0_1x0_0x0_0}, to_apply=f\n}\n");
+  }
 }
 
 TEST(Pooling, WindowOverChannelsIsRefused) {

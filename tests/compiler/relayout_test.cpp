@@ -366,6 +366,33 @@ TEST(Relayout, VectorsBecomeLongRowsAndBack) {
   EXPECT_LT(check(reshape({784, 1000}, {784 * 1000})).cycles, 784 * 25 + 10000);
 }
 
+/// Rows that have no row of the other side's length: those of attention that knows distances (a
+/// column more, read in rows of another length), odd ones of both sides, of a few lanes and of more
+/// than eight tiles of them, matrices in four dimensions; in slabs, too.
+TEST(Relayout, RowsBecomeRowsOfAnyOtherLength) {
+  compiler::Target small;
+  small.vmem_bytes = 3 << 19;
+  for (const auto& [one, other] :
+       std::vector<std::pair<Extents, Extents>>{{{3, 2, 128, 257}, {3, 2, 257, 128}},
+                                                {{256, 257}, {257, 256}},
+                                                {{6, 100, 301}, {6, 301, 100}},
+                                                {{2, 3, 90, 77}, {2, 3, 77, 90}},
+                                                {{77, 1300}, {1300, 77}},
+                                                {{130, 1025}, {5, 205, 130}},
+                                                {{4000, 9}, {2400, 15}}}) {
+    for (ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+      check(reshape(one, other), type);
+      check(reshape(other, one), type);
+    }
+  }
+  check(reshape({3, 2, 128, 257}, {3, 2, 257, 128}), ElementType::kF32, small);
+  check(reshape({6, 301, 100}, {6, 100, 301}), ElementType::kF32, small);
+  check(reshape({4000, 9}, {2400, 15}), ElementType::kF32, small);
+  // As two moves between rows and vectors, see above: a row of either side takes 25 cycles at most.
+  EXPECT_LT(check(reshape({8, 128, 257}, {8, 257, 128})).cycles, 8 * (128 + 257) * 25 + 10000);
+  EXPECT_LT(check(reshape({8, 257, 128}, {8, 128, 257})).cycles, 8 * (128 + 257) * 25 + 10000);
+}
+
 TEST(Relayout, LargeVectorsAreCutIntoSlabs) {
   compiler::Target small;
   small.vmem_bytes = 1 << 20;

@@ -28,8 +28,8 @@ ENTRY main {
 )";
 }
 
-std::size_t dots_after_pass(const std::string& examples) {
-  hlo::Module module = hlo::read_hlo_text("test.hlo", interactions(examples));
+std::size_t dots_in(const std::string& text) {
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   compiler::multiply_small_matrices(module);
   hlo::verify(module);
   const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
@@ -37,6 +37,25 @@ std::size_t dots_after_pass(const std::string& examples) {
       std::count_if(all.begin(), all.end(), [](const hlo::HloInstruction& instruction) {
         return instruction.opcode == hlo::HloOpcode::kDot;
       }));
+}
+
+std::size_t dots_after_pass(const std::string& examples) { return dots_in(interactions(examples)); }
+
+/// 16 registers of 1024 multiplications where one dimension of the batch fills the lanes, four
+/// where two do together.
+TEST(SmallProducts, MatricesAreAsLargeAsTheVectorUnitIsFaster) {
+  const auto dots = [](const std::string& batch, const std::string& dimensions,
+                       const std::string& terms, const std::string& contracted) {
+    const std::string left = "f32[" + batch + ",4," + terms + "]";
+    return dots_in("HloModule p\nENTRY main {\n  x = " + left + " parameter(0)\n  y = " + left +
+                   " parameter(1)\n  ROOT p = f32[" + batch + ",4,4] dot(x, y), lhs_batch_dims={" +
+                   dimensions + "}, rhs_batch_dims={" + dimensions + "}, lhs_contracting_dims={" +
+                   contracted + "}, rhs_contracting_dims={" + contracted + "}\n}\n");
+  };
+  EXPECT_EQ(dots("128", "0", "1024", "2"), 0U);
+  EXPECT_EQ(dots("128", "0", "1025", "2"), 1U);
+  EXPECT_EQ(dots("64,2", "0,1", "256", "3"), 0U);
+  EXPECT_EQ(dots("64,2", "0,1", "257", "3"), 1U);
 }
 
 TEST(SmallProducts, ManySmallMatricesAreMultipliedOnTheVectorUnit) {

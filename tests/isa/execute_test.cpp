@@ -561,10 +561,10 @@ TEST(Execute, SyncAndDmaGoToTheSurroundings) {
       "{ vsyncadd 3, -2 }{ vsyncadd.remote 0x40005, 1 }"
       "{ dma.hbm_to_vmem %s1, 8, 64, 34 }{ dma.vmem_to_hbm 64, 8, %s1, 34 }"
       "{ dma.hbm_to_smem %s1, 1, 32, 35 }{ dma.infeed_to_hbm 16, %s1, 36 }"
-      "{ dma.hbm_to_outfeed %s1, 2, 37 }");
+      "{ dma.hbm_to_outfeed %s1, 2, 37 }{ dma.smem_to_hbm 32, 1, %s1, 35 }");
   EXPECT_EQ(core.surroundings.flags[3], 0xfffffffeu);
   EXPECT_EQ(core.surroundings.remote.at(0), (std::pair<std::uint32_t, std::uint32_t>{0x40005, 1}));
-  ASSERT_EQ(core.surroundings.dmas.size(), 5u);
+  ASSERT_EQ(core.surroundings.dmas.size(), 6u);
   const DmaDescriptor& load = core.surroundings.dmas[0];
   EXPECT_EQ(load.source, (DmaEndpoint{2, 1, MemorySpace::kHbm, 100, 0, 0}));
   EXPECT_EQ(load.destination, (DmaEndpoint{2, 1, MemorySpace::kVmem, 64, 0, 0}));
@@ -578,6 +578,9 @@ TEST(Execute, SyncAndDmaGoToTheSurroundings) {
   EXPECT_EQ(core.surroundings.dmas[3].destination.address, 100u);
   EXPECT_EQ(core.surroundings.dmas[4].destination.space, MemorySpace::kOutfeed);
   EXPECT_EQ(core.surroundings.dmas[4].destination_flag, 37u);
+  EXPECT_EQ(core.surroundings.dmas[5].source, (DmaEndpoint{2, 1, MemorySpace::kSmem, 32, 0, 0}));
+  EXPECT_EQ(core.surroundings.dmas[5].destination.space, MemorySpace::kHbm);
+  EXPECT_EQ(core.surroundings.dmas[5].destination.address, 100u);
 }
 
 TEST(Execute, DescriptorsAreReadOutOfScalarMemory) {

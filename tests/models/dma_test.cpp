@@ -307,6 +307,35 @@ loop:
   EXPECT_NE(fault_of(program).find("--values on"), std::string::npos);
 }
 
+/// What XLA does with the addresses of arguments that are more than one list in SMEM holds: words
+/// that the program stored go to HBM and come back elsewhere; values are off.
+TEST(Dma, WordsOfSmemWaitInHbmWithValuesOff) {
+  const auto text = [](const std::string& first_word) {
+    return R"(
+kernel top
+  { sst [smem:$0x400] 9 }
+  { sst [smem:)" +
+           first_word + R"(] 17 }
+  { dma.smem_to_hbm 1024, 1, 40, 1 }
+  { dma.done.wait 1, 1 }
+  { vsyncadd 1, -1 }
+  { dma.hbm_to_smem 40, 1, 2048, 1 }
+  { dma.done.wait 1, 1 }
+  { %s2 = sld [smem:$0x802] }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)";
+  };
+  const std::uint64_t of_17 = run(program_of(text("$0x402"))).cycles;
+  // Without the store the word is the 0 that SMEM begins with: one trip of four cycles in place of
+  // 17.
+  EXPECT_EQ(of_17 - run(program_of(text("$0x403"))).cycles, 16u * 4);
+}
+
 TEST(Dma, ReadingWhatNothingWroteIsAFaultWithValuesOn) {
   const isa::Program program = program_of(R"(
 kernel top

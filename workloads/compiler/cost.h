@@ -36,9 +36,6 @@ constexpr double kMixedTrafficRate = 365.0 / 440;
 /// register of 4 KiB is loaded, turned and stored in eight.
 constexpr double kTurnedBytesPerCycle = 512;
 
-/// A row of 512 bytes that a gather or scatter brings with a DMA of its own.
-constexpr double kGatheredRowCycles = 78;
-
 /// An element that a scatter puts into a vector in VMEM.
 constexpr double kScatteredElementCycles = 8;
 

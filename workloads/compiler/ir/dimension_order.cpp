@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 
@@ -269,6 +270,15 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
   for (std::int64_t d = 0; d < image.rank(); ++d) {
     if (std::find(order.begin(), order.end(), d) == order.end()) order.push_back(d);
   }
+  // Few features fill few lanes; where the images of the batch fill more, they stand there.
+  const auto padded = [&](std::int64_t rows, std::int64_t lanes) {
+    const auto extent = [&](std::int64_t d) {
+      return image.dimensions[static_cast<std::size_t>(d)];
+    };
+    return round_up(extent(rows), std::int64_t{8}) * round_up(extent(lanes), std::int64_t{128});
+  };
+  std::int64_t &rows = order[order.size() - 2], &lanes = order.back();
+  if (2 * padded(lanes, rows) <= padded(rows, lanes)) std::swap(rows, lanes);
   return order;
 }
 

@@ -38,6 +38,13 @@ std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
                                                      const hlo::HloInstruction& instruction,
                                                      const Target& target);
 
+/// Cycles that a gather of `count` rows of a table of 32-bit words takes, and a scatter into it.
+/// Both count what their kernels do: rows of `lane_tiles` tiles, and the table's way through VMEM.
+double gathered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
+                            const Target& target);
+double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
+                             const Target& target);
+
 /// Whether there is a kernel for an operation that moves elements between arrays that lie like
 /// this.
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/constant_word.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/block_pipeline.h"
 #include "workloads/compiler/kernels/box_dma.h"
 #include "workloads/compiler/kernels/elementwise_memory.h"
@@ -318,6 +320,11 @@ std::int64_t tiles_beside_rows(std::int64_t width, std::int64_t tile_bytes, cons
   return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / tile_bytes;
 }
 
+double table_bytes(const EmbeddingShapes& shapes) {
+  return static_cast<double>(1024 * shapes.tile_granules() * ceil_divide(shapes.table_rows, 8) *
+                             shapes.lane_tiles);
+}
+
 /// Lane tiles of a table that stand in VMEM together, all rows of them, a divisor of all. 0: not
 /// even one does.
 std::int64_t resident_lane_tiles(const EmbeddingShapes& shapes, const Target& target) {
@@ -485,20 +492,60 @@ void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg res
   });
 }
 
-/// Whether a gather brings its table to VMEM first. Cycles of both ways, measured on these kernels:
-/// kGatheredRowCycles a row that its own DMAs bring, 5 and one per lane tile for a row in VMEM.
-bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
-  constexpr double kResidentRow = 5;
+// Cycles of these kernels by rows and their lane tiles, measured on them (IndexedAccess, see the
+// tests): what stands around a row's loads and stores, or these.
+
+/// A row of a table that stands in VMEM.
+double resident_row_cycles(std::int64_t lane_tiles) {
+  return std::max(6.7, 1.5 * static_cast<double>(lane_tiles));
+}
+/// A row that comes by a DMA of its own.
+double fetched_row_cycles(std::int64_t lane_tiles) {
+  return 12 + 3.2 * static_cast<double>(lane_tiles);
+}
+/// A row that a scatter adds to one in VMEM, or leaves out.
+double added_row_cycles(std::int64_t lane_tiles) {
+  return std::max(10.6, 2.4 * static_cast<double>(lane_tiles));
+}
+
+/// Of a gather that brings its table to VMEM first. None: VMEM does not hold a column of lane
+/// tiles.
+std::optional<double> resident_cycles(const EmbeddingShapes& shapes, const Target& target) {
   const std::int64_t width = resident_lane_tiles(shapes, target);
-  if (width == 0) return false;
-  const auto count = static_cast<double>(shapes.count);
+  if (width == 0) return std::nullopt;
   const auto columns = static_cast<double>(shapes.lane_tiles / width);
-  const auto bytes = static_cast<double>(1024 * shapes.tile_granules() *
-                                         ceil_divide(shapes.table_rows, 8) * shapes.lane_tiles);
-  const double resident = columns * (target.dma_latency_cycles + kResidentRow * count) +
-                          bytes / target.hbm_bytes_per_cycle +
-                          count * static_cast<double>(shapes.lane_tiles);
-  return resident < kGatheredRowCycles * count;
+  return table_bytes(shapes) / target.hbm_bytes_per_cycle +
+         columns * (target.dma_latency_cycles +
+                    static_cast<double>(shapes.count) * resident_row_cycles(width));
+}
+
+double fetched_cycles(const EmbeddingShapes& shapes) {
+  return static_cast<double>(shapes.count) * fetched_row_cycles(shapes.lane_tiles);
+}
+
+bool table_is_resident(const EmbeddingShapes& shapes, const Target& target) {
+  const std::optional<double> cycles = resident_cycles(shapes, target);
+  return cycles && *cycles < fetched_cycles(shapes);
+}
+
+/// What of its table a scatter has in VMEM at once.
+struct PartOfTable {
+  std::int64_t width = 1;   ///< Lane tiles, a divisor of all.
+  std::int64_t height = 1;  ///< Tile rows.
+};
+
+PartOfTable part_of_table(const EmbeddingShapes& shapes, const Target& target) {
+  constexpr std::int64_t kMostWidth = 32;  // Unrolled.
+  const auto room = [&](std::int64_t width) {
+    return tiles_beside_rows(width, isa::kVmemRowBytes * 8, target);
+  };
+  const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
+  PartOfTable part;
+  for (std::int64_t width = 1; width <= std::min(kMostWidth, shapes.lane_tiles); ++width) {
+    if (shapes.lane_tiles % width == 0 && width * tile_rows <= room(width)) part.width = width;
+  }
+  part.height = std::min(tile_rows, room(part.width) / part.width);
+  return part;
 }
 
 /// Scatter that combines rows. A part of the table (rows by lane tiles) stands in VMEM while all
@@ -508,22 +555,17 @@ class ScatterKernel {
   ScatterKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
                 const ScatterCombiner& combiner, const hlo::HloInstruction* start,
                 const Target& target)
-      : shapes_(shapes), combiner_(combiner), builder_(instruction.name, target) {
+      : shapes_(shapes),
+        combiner_(combiner),
+        builder_(instruction.name, target),
+        width_(part_of_table(shapes, target).width),
+        height_(part_of_table(shapes, target).height) {
     if (start != nullptr) start_ = constant_word(*start, combiner.type);
-    const auto room = [&](std::int64_t width) {
-      return tiles_beside_rows(width, isa::kVmemRowBytes * 8, target);
-    };
-    const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
-    for (std::int64_t width = 1; width <= std::min(kMostWidth, shapes.lane_tiles); ++width) {
-      if (shapes.lane_tiles % width == 0 && width * tile_rows <= room(width)) width_ = width;
-    }
-    height_ = std::min(tile_rows, room(width_) / width_);
   }
 
   LoweredKernel emit();
 
  private:
-  static constexpr std::int64_t kMostWidth = 32;  ///< Unrolled.
   void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
@@ -534,8 +576,8 @@ class ScatterKernel {
   ScatterCombiner combiner_;
   std::optional<std::uint32_t> start_;  ///< What the table has everywhere; else it is operand 0.
   KernelBuilder builder_;
-  std::int64_t width_ = 1;   ///< Lane tiles of a part.
-  std::int64_t height_ = 1;  ///< Tile rows of a part.
+  std::int64_t width_;   ///< Lane tiles of a part.
+  std::int64_t height_;  ///< Tile rows of a part.
   std::unique_ptr<IndexWords> indices_;
   SReg table_, updates_, result_;
   VmemRegion part_, rows_;
@@ -644,6 +686,23 @@ VReg ScatterKernel::combined(const VmemAddress& old, VReg update) {
 }
 
 }  // namespace
+
+double gathered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
+                            const Target& target) {
+  const EmbeddingShapes shapes{table_rows, count, lane_tiles};
+  return std::min(resident_cycles(shapes, target).value_or(HUGE_VAL), fetched_cycles(shapes));
+}
+
+double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
+                             const Target& target) {
+  const EmbeddingShapes shapes{table_rows, count, lane_tiles};
+  const PartOfTable part = part_of_table(shapes, target);
+  const auto parts = static_cast<double>(lane_tiles / part.width *
+                                         ceil_divide(ceil_divide(table_rows, 8), part.height));
+  return 2 * table_bytes(shapes) / target.hbm_bytes_per_cycle +
+         parts * (static_cast<double>(count) * added_row_cycles(part.width) +
+                  3 * target.dma_latency_cycles);
+}
 
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target) {

@@ -253,6 +253,9 @@ LoweredKernel Relayout::lower_reshape() {
   }
   const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
                            const TileArray& target) { mover.reshape(sources.front(), target); };
+  const ScratchRows scratch = [](const std::vector<TileArray>& sources, const TileArray& target) {
+    return ElementMover::reshape_scratch(sources.front(), target);
+  };
   SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
   SlabArray target = rows_of_items(as_it_lies(result(0)));
   // Elements of an index of the dimension that is cut; of a vector, of a row of its tiles.
@@ -263,7 +266,7 @@ LoweredKernel Relayout::lower_reshape() {
   source.of_index = per_index(source);
   target.of_index = per_index(target);
   const auto lower_slabs = [&](std::int64_t lanes) {
-    return emit_slabs(instruction_.name, {source}, target, elements, body, target_, lanes);
+    return emit_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
   };
   std::optional<LoweredKernel> lowered;
   const bool has_vector = source.shape.rank() < 2 || target.shape.rank() < 2;
@@ -280,7 +283,7 @@ LoweredKernel Relayout::lower_reshape() {
   }
   if (!lowered) {
     lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
-                         body, target_);
+                         body, target_, 1, scratch);
   }
   if (!lowered && has_vector) lowered = lower_slabs(1);
   if (!lowered) refuse_size();

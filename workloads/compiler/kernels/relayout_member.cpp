@@ -46,6 +46,8 @@ void RelayoutMember::emit(const std::vector<VmemRegion>& regions) {
   } else if (!permutation_.empty()) {
     mover.transpose(source, target, permutation_);
   } else {
+    const std::int64_t scratch = ElementMover::reshape_scratch(source, target);
+    if (scratch > 0) mover.use_scratch(builder_.allocate_vmem(static_cast<std::uint64_t>(scratch)));
     mover.reshape(source, target);
   }
   if (is_packed(target_)) mover.pack(memory, target, regions[1], {});

@@ -71,8 +71,12 @@ class ElementMover {
   void transpose(const TileArray& source, const TileArray& target,
                  const std::vector<std::size_t>& permutation);
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
-  /// the other, eight rows at a time; else piece by piece of what both have in one row.
+  /// the other, eight rows at a time; small ones piece by piece of what both have in one row; else
+  /// by way of rows of 128 lanes, which are the elements one behind the other, in scratch.
   void reshape(const TileArray& source, const TileArray& target);
+  /// VMEM rows of scratch for that.
+  static std::int64_t reshape_scratch(const TileArray& source, const TileArray& target);
+  void use_scratch(VmemRegion region) { scratch_ = region; }
   /// `count` elements of an array of one dimension (rows of 128 lanes), from one place to another:
   /// eight rows of the target at a time.
   void move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
@@ -129,6 +133,7 @@ class ElementMover {
   /// shifted by rotations, to or from eight places by the stride of the store or load; long rows in
   /// groups of lanes, a loop of alike ones. False where the arrays do not lie so.
   bool reshape_rows(const TileArray& source, const TileArray& target);
+  static bool splits_rows(const TileArray& source, const TileArray& target);
   LaneSeam seam_at(Index lane);
   VReg across(const LaneSeam& seam, VReg here, VReg next);
   struct RowGroup;
@@ -146,8 +151,8 @@ class ElementMover {
   bool reshape_linear(const TileArray& source, const TileArray& target);
   void cut_row(const TileArray& linear, const TileArray& rows, Index item, Index row);
   void append_row(const TileArray& rows, const TileArray& linear, Index row, Index item);
-  void copy_chunks(const TileArray& source, const TileArray& target, std::int64_t chunk,
-                   std::int64_t count);
+  /// Between rows of the same lanes, `count` of them.
+  void copy_rows_in_order(const TileArray& source, const TileArray& target, std::int64_t count);
   /// Pieces of lanes that stand in one row of a tile on both sides, each between the same lanes and
   /// its rows as far apart: up to eight by one load, rotation and store.
   struct PieceRows;
@@ -158,6 +163,7 @@ class ElementMover {
   /// all take to issue.
   static constexpr std::int64_t kTilesAtOnce = 16;
   KernelBuilder& builder_;
+  VmemRegion scratch_;
 };
 
 }  // namespace tpu::compiler

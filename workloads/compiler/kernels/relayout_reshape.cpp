@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <numeric>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
 #include "workloads/compiler/kernels/relayout_mover.h"
 
 namespace tpu::compiler {
@@ -12,36 +12,27 @@ using isa::Opcode;
 
 namespace {
 
-/// Walks over an array in chunks of lanes, in the order of its elements.
-class ChunkWalk {
+/// Walks over the rows of an array in the order of its elements.
+class RowWalk {
  public:
-  ChunkWalk(KernelBuilder& builder, const TileArray& array, std::int64_t chunk)
+  RowWalk(KernelBuilder& builder, const TileArray& array)
       : builder_(builder),
         array_(array),
-        chunk_(chunk),
-        lane_(builder.scalar_variable(0)),
         row_(builder.scalar_variable(0)),
         major_(builder.scalar_variable(0)) {}
 
-  /// First lane of the chunk within its tile.
-  SReg lane() { return builder_.and_(builder_.get(lane_), 127); }
-  /// VMEM row of the chunk.
-  Index row() {
+  /// VMEM row of the row's first lane tile.
+  Index place() {
     const SReg row = builder_.get(row_);
     const Index tile =
         add(builder_, multiply(builder_, {builder_.get(major_), 0}, array_.row_tiles()),
             {builder_.shift_right(row, 3), 0});
-    const SReg lane_tile = builder_.shift_right(builder_.get(lane_), 7);
-    const Index place =
-        add(builder_, multiply(builder_, tile, array_.lane_tiles()), {lane_tile, 0});
-    const Index first = add(builder_, array_.begin, multiply(builder_, place, 8));
+    const Index first =
+        add(builder_, array_.begin, multiply(builder_, tile, 8 * array_.lane_tiles()));
     return add(builder_, first, {builder_.and_(row, 7), 0});
   }
   void advance() {
-    const SReg lane = builder_.add(builder_.get(lane_), chunk_);
-    const PReg row_ends = builder_.less(array_.extents.back() - 1, lane);
-    builder_.set(lane_, builder_.select(row_ends, 0, lane));
-    const SReg row = builder_.add(builder_.get(row_), builder_.select(row_ends, 1, 0));
+    const SReg row = builder_.add(builder_.get(row_), 1);
     const PReg rows_end = builder_.less(array_.extents[array_.rank() - 2] - 1, row);
     builder_.set(row_, builder_.select(rows_end, 0, row));
     builder_.set(major_, builder_.add(builder_.get(major_), builder_.select(rows_end, 1, 0)));
@@ -50,9 +41,26 @@ class ChunkWalk {
  private:
   KernelBuilder& builder_;
   const TileArray& array_;
-  std::int64_t chunk_;
-  SVariable lane_, row_, major_;
+  SVariable row_, major_;
 };
+
+std::int64_t elements_of(const TileArray& array) {
+  std::int64_t elements = 1;
+  for (std::int64_t extent : array.extents) elements *= extent;
+  return elements;
+}
+
+/// Elements one behind the other.
+bool is_linear(const TileArray& array) { return array.rank() == 2 && array.extents.back() == 128; }
+
+/// The array as matrices of rows of lanes, which are the same tiles.
+TileArray as_matrices(TileArray array) {
+  const std::size_t rank = array.rank();
+  if (rank <= 3) return array;
+  const std::int64_t rows = array.extents[rank - 2], lanes = array.extents[rank - 1];
+  array.extents = {elements_of(array) / (rows * lanes), rows, lanes};
+  return array;
+}
 
 }  // namespace
 
@@ -190,21 +198,23 @@ void ElementMover::copy_rows_of(const PieceRows& rows, const TileArray& source,
 
 void ElementMover::reshape(const TileArray& source, const TileArray& target) {
   if (reshape_matrices(source, target)) return;
-  if (source.extents.back() != target.extents.back() && reshape_rows(source, target)) return;
-  const auto count = [](const TileArray& array) {
-    std::int64_t elements = 1;
-    for (std::int64_t extent : array.extents) elements *= extent;
-    return elements;
-  };
   // An array in rows of lanes goes on to the end of its last tile, the other one does not.
-  const std::int64_t elements = std::min(count(source), count(target));
+  const std::int64_t elements = std::min(elements_of(source), elements_of(target));
   const std::int64_t lanes = source.extents.back();
-  std::int64_t chunk = lanes;  // Whole rows where both sides have the same.
-  if (lanes != target.extents.back()) {
-    if (copy_pieces(source, target, elements) || reshape_linear(source, target)) return;
-    chunk = std::gcd(std::gcd(lanes, target.extents.back()), std::int64_t{128});
-  }
-  copy_chunks(source, target, chunk, elements / chunk);
+  if (lanes == target.extents.back()) return copy_rows_in_order(source, target, elements / lanes);
+  if (reshape_rows(source, target) || copy_pieces(source, target, elements)) return;
+  if (reshape_linear(source, target)) return;
+  const TileArray between{scratch_, {}, {scratch_.rows, 128}};
+  TPU_CHECK(reshape_linear(source, between) && reshape_linear(between, target),
+            "rows of 128 lanes become any others");
+}
+
+std::int64_t ElementMover::reshape_scratch(const TileArray& source, const TileArray& target) {
+  const bool has_way = source.extents.back() == target.extents.back() || is_linear(source) ||
+                       is_linear(target) || splits_rows(source, target);
+  if (has_way) return 0;
+  // Up to eight rows behind the last one are loaded or stored for none of their lanes.
+  return round_up(ceil_divide(elements_of(source), std::int64_t{128}) + 8, std::int64_t{8});
 }
 
 ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes) {
@@ -225,17 +235,10 @@ VReg ElementMover::across(const LaneSeam& seam, VReg here, VReg next) {
                          builder_.rotate_lanes(next, seam.turn));
 }
 
-namespace {
-
-bool is_linear(const TileArray& array) { return array.rank() == 2 && array.extents.back() == 128; }
-
-}  // namespace
-
 bool ElementMover::reshape_linear(const TileArray& source, const TileArray& target) {
   const bool cuts = is_linear(source);
   if (!cuts && !is_linear(target)) return false;
-  const TileArray& rows = cuts ? target : source;
-  if (rows.rank() > 3) return false;
+  const TileArray rows = as_matrices(cuts ? target : source);
   const std::int64_t of_matrix = rows.extents[rows.rank() - 2];
   const auto one = [&](Index matrix, Index row) {
     const Index item = add(builder_, multiply(builder_, matrix, of_matrix), row);
@@ -334,35 +337,15 @@ void ElementMover::move_linear(const TileArray& source, const TileArray& target,
   if (128 * row < end) one({{}, row}, 1, 0, end - 128 * row);
 }
 
-/// Chunks that lie in one lane tile on both sides, or whole rows.
-void ElementMover::copy_chunks(const TileArray& source, const TileArray& target, std::int64_t chunk,
-                               std::int64_t count) {
-  ChunkWalk here(builder_, source, chunk), there(builder_, target, chunk);
-  const bool whole_rows = chunk == source.extents.back() && chunk == target.extents.back();
-  const auto copy_row = [&] {
-    const Index source_row = here.row(), target_row = there.row();
-    for (std::int64_t tile = 0; tile < source.lane_tiles(); ++tile) {
-      builder_.store(at(target.region, target_row.plus(8 * tile)).mask(0x1),
-                     builder_.load(at(source.region, source_row.plus(8 * tile)).mask(0x1)));
-    }
-  };
-  const auto copy_part = [&] {
-    const VReg value = builder_.load(at(source.region, here.row()).stride(0));
-    const SReg first = there.lane();
-    const SReg shift = builder_.and_(builder_.sub(first, here.lane()), 127);
-    const VReg rotated = builder_.rotate_lanes(value, shift);
-    const VReg lane = builder_.vector(
-        Opcode::kVsubS32, builder_.and_(builder_.lane_sequence(), 127), builder_.splat(first));
-    const MReg above = builder_.vector_compare(Opcode::kVcmpGeS32, lane, 0);
-    const MReg below = builder_.vector_compare(Opcode::kVcmpLtS32, lane, static_cast<int>(chunk));
-    builder_.store(at(target.region, there.row()).mask(0x1),
-                   builder_.mask(Opcode::kVmand, above, below), rotated);
-  };
+void ElementMover::copy_rows_in_order(const TileArray& source, const TileArray& target,
+                                      std::int64_t count) {
+  RowWalk here(builder_, source), there(builder_, target);
   const auto one = [&] {
-    if (whole_rows) {
-      copy_row();
-    } else {
-      copy_part();
+    const Index from = here.place(), to = there.place();
+    for (std::int64_t tile = 0; tile < source.lane_tiles(); tile += 8) {
+      const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, source.lane_tiles() - tile));
+      const VReg value = builder_.load(at(source.region, from.plus(8 * tile)).stride(8).mask(mask));
+      builder_.store(at(target.region, to.plus(8 * tile)).stride(8).mask(mask), value);
     }
     here.advance();
     there.advance();

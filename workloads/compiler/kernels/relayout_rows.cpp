@@ -191,6 +191,10 @@ void ElementMover::join_row_group(const RowGroup& group) {
       [&](std::size_t i) { return builder_.load(group.deep_at(group.pieces[i])); }, store);
 }
 
+bool ElementMover::splits_rows(const TileArray& source, const TileArray& target) {
+  return split_of(source, target) || split_of(target, source);
+}
+
 bool ElementMover::reshape_rows(const TileArray& source, const TileArray& target) {
   const std::optional<Split> apart = split_of(source, target);
   const std::optional<Split> together = apart ? std::nullopt : split_of(target, source);

@@ -90,8 +90,8 @@ class SlabKernel {
  public:
   SlabKernel(const std::string& name, const std::vector<SlabArray>& sources,
              const SlabArray& target, std::int64_t extent, std::int64_t outer_extent,
-             const Target& chip)
-      : builder_(name, chip), mover_(builder_), outer_extent_(outer_extent) {
+             const Target& chip, const ScratchRows& scratch)
+      : builder_(name, chip), mover_(builder_), scratch_(scratch), outer_extent_(outer_extent) {
     for (const SlabArray& source : sources) sources_.push_back(place(source));
     target_ = place(target);
     for (const Placed* each : all()) {
@@ -152,13 +152,17 @@ class SlabKernel {
   std::int64_t elements_of(Index slab) const;
   std::int64_t loaded(std::int64_t elements) const;
   void work(const SlabBody& body, Index parity, std::int64_t elements);
+  /// An array of a slab of so many elements, wherever it lies.
+  TileArray extents_of(const Placed& array, std::int64_t elements) const;
   TileArray view(const Placed& array, Index parity, std::int64_t elements);
+  std::int64_t scratch_rows(std::int64_t slab) const;
   Index buffer_begin(const Placed& array, Index parity) {
     return multiply(builder_, parity, array.buffer_rows(slab_tiles(array, slab_)));
   }
 
   KernelBuilder builder_;
   ElementMover mover_;
+  ScratchRows scratch_;
   std::unique_ptr<TileMemory> memory_;
   std::vector<Placed> sources_;
   Placed target_;
@@ -171,9 +175,22 @@ class SlabKernel {
   std::vector<SReg> addresses_;
 };
 
+/// Of the larger of a slab and the last one, which may lie otherwise.
+std::int64_t SlabKernel::scratch_rows(std::int64_t slab) const {
+  if (!scratch_) return 0;
+  std::int64_t rows = 0;
+  for (const std::int64_t elements : {std::min(slab, extent_), extent_ % slab}) {
+    if (elements == 0) continue;
+    std::vector<TileArray> sources;
+    for (const Placed& source : sources_) sources.push_back(extents_of(source, elements));
+    rows = std::max(rows, scratch_(sources, extents_of(target_, elements)));
+  }
+  return rows;
+}
+
 std::int64_t SlabKernel::rows_needed(std::int64_t slab) const {
   const std::int64_t buffers = slab >= extent_ ? 1 : buffers_;
-  std::int64_t rows = 0;
+  std::int64_t rows = scratch_rows(slab);
   for (const Placed* each : all()) {
     const std::int64_t tiles = slab_tiles(*each, slab);
     rows += (each->is_cut() ? buffers : 1) * each->buffer_rows(tiles) + 8;
@@ -242,6 +259,9 @@ void SlabKernel::allocate() {
   };
   for (Placed& source : sources_) prepare(source);
   prepare(target_);
+  if (const std::int64_t rows = scratch_rows(slab_); rows > 0) {
+    mover_.use_scratch(builder_.allocate_vmem(static_cast<std::uint64_t>(rows)));
+  }
 }
 
 void SlabKernel::make_descriptors() {
@@ -328,7 +348,7 @@ std::int64_t SlabKernel::loaded(std::int64_t elements) const {
   return granules;
 }
 
-TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t elements) {
+TileArray SlabKernel::extents_of(const Placed& array, std::int64_t elements) const {
   TileArray tiles;
   tiles.extents = array.extents;
   if (array.is_cut()) {
@@ -337,6 +357,11 @@ TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t eleme
   if (array.is_cut_twice()) {
     tiles.extents[static_cast<std::size_t>(array.array.outer_dimension)] = piece_elements_;
   }
+  return tiles;
+}
+
+TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t elements) {
+  TileArray tiles = extents_of(array, elements);
   if (array.is_widened()) {
     tiles.region = array.wide;
   } else {
@@ -429,8 +454,8 @@ std::optional<LoweredKernel> emit_slabs(const std::string& name,
                                         const std::vector<SlabArray>& sources,
                                         const SlabArray& target, std::int64_t extent,
                                         const SlabBody& body, const Target& chip,
-                                        std::int64_t outer_extent) {
-  SlabKernel kernel(name, sources, target, extent, outer_extent, chip);
+                                        std::int64_t outer_extent, const ScratchRows& scratch) {
+  SlabKernel kernel(name, sources, target, extent, outer_extent, chip, scratch);
   if (!kernel.fit(chip.vmem_bytes)) return std::nullopt;
   return kernel.emit(body);
 }

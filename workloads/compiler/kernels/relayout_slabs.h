@@ -29,15 +29,21 @@ struct SlabArray {
 using SlabBody = std::function<void(ElementMover& mover, const std::vector<TileArray>& sources,
                                     const TileArray& target)>;
 
+/// VMEM rows that the body takes beside such arrays.
+using ScratchRows =
+    std::function<std::int64_t(const std::vector<TileArray>& sources, const TileArray& target)>;
+
 /// A kernel that brings slabs of its sources into VMEM, works on them and writes the slab of the
 /// result, the next slab's DMAs under way meanwhile. Packed arrays are 32 bits wide while they are
 /// worked on, where they do not stay packed. `extent`: of the cut dimension in units, the same in
-/// all arrays that have it; `outer_extent`: of the outer one. Nothing when no slab fits.
+/// all arrays that have it; `outer_extent`: of the outer one; `scratch`: none where it is not
+/// given. Nothing when no slab fits.
 std::optional<LoweredKernel> emit_slabs(const std::string& name,
                                         const std::vector<SlabArray>& sources,
                                         const SlabArray& target, std::int64_t extent,
                                         const SlabBody& body, const Target& chip,
-                                        std::int64_t outer_extent = 1);
+                                        std::int64_t outer_extent = 1,
+                                        const ScratchRows& scratch = {});
 
 /// Extents as tiles lie in memory: rank 0 and 1 as rows of 128 lanes.
 std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape);

@@ -12,6 +12,7 @@
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -49,29 +50,40 @@ struct IndexedView {
   Extents picks;  ///< Of each batch.
 };
 
-/// Estimates of both ways in cycles. Measured on kernels of this compiler: a vector register of a
-/// selection takes about 4, a relayout passes 512 bytes a cycle.
-struct Costs {
-  double selection = 0, rows = 0;
-};
-
-Costs estimate(const IndexedView& view, std::int64_t picks, bool is_matrix) {
-  constexpr double kRegisterCycles = 4, kRowBytes = 512;
-  Costs costs;
+/// Cycles of a selection: of a vector register of it about 4, measured on kernels of this compiler.
+double selection_cycles(const IndexedView& view, std::int64_t picks) {
+  constexpr double kRegisterCycles = 4;
   const std::int64_t outside = view.batch * view.outer;
   const std::int64_t registers =
       view.inner > 1 ? outside * picks * ceil_divide(view.indexed, 8) * ceil_divide(view.inner, 128)
                      : outside * ceil_divide(picks, 8) * ceil_divide(view.indexed, 128);
-  costs.selection = kRegisterCycles * static_cast<double>(registers);
+  return kRegisterCycles * static_cast<double>(registers);
+}
+
+/// What the kernels of rows say of themselves.
+using RowsCycles = double (*)(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
+                              const Target& target);
+
+/// Cycles of picks by rows; what is no matrix becomes one first, 512 bytes in a cycle.
+double cycles_by_rows(RowsCycles of_kernel, const IndexedView& view, std::int64_t picks,
+                      bool is_matrix, const Target& target) {
+  const std::int64_t table_rows = view.batch * view.indexed;
   const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
-  costs.rows = kKernelCycles +
-               kGatheredRowCycles *
-                   static_cast<double>(view.batch * picks * std::max<std::int64_t>(1, width / 8));
-  if (!is_matrix) {
-    costs.rows +=
-        kKernelCycles + 512.0 * static_cast<double>(view.batch * view.indexed * width) / kRowBytes;
-  }
-  return costs;
+  const double rows = kKernelCycles + of_kernel(table_rows, width, view.batch * picks, target);
+  return is_matrix ? rows : rows + kKernelCycles + static_cast<double>(table_rows * width);
+}
+
+/// Cycles of picks of single elements, see gather_lanes(): a row of 128 of them each, and 20 to
+/// bring the lane's number to all lanes and the element to its place; elements of several batches
+/// become one line first, ten of them in a cycle (both measured).
+double lane_cycles(const IndexedView& view, std::int64_t picks, const Target& target) {
+  constexpr double kPickedLaneCycles = 20;
+  const std::int64_t rows = ceil_divide(view.batch * view.indexed, std::int64_t{isa::kLanes});
+  const std::int64_t count = view.batch * picks;
+  const double line =
+      view.batch > 1 ? kKernelCycles + static_cast<double>(view.batch * view.indexed) / 10 : 0;
+  return 2 * kKernelCycles + line + gathered_rows_cycles(rows, 1, count, target) +
+         kPickedLaneCycles * static_cast<double>(count);
 }
 
 /// A row of a table in VMEM that a kernel copies, or adds to, by its width in tiles.
@@ -127,7 +139,8 @@ struct Roles {
 
 class IndexedAccess {
  public:
-  explicit IndexedAccess(hlo::Module& module) : module_(module), edit_(module) {}
+  IndexedAccess(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {}
 
   void run(Refusals& refusals) {
     rewrite_each(module_, refusals, [this](Id id) { visit(id); });
@@ -154,6 +167,7 @@ class IndexedAccess {
                     Id whole);
   void visit_dynamic_slice(Id id);
   void visit_dynamic_update(Id id);
+  bool update_rows(const HloInstruction& update);
 
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
 
@@ -183,6 +197,7 @@ class IndexedAccess {
   Id gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
 
   hlo::Module& module_;
+  const Target& target_;
   GraphEditor edit_;
 };
 
@@ -236,14 +251,17 @@ Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& exten
 /// latter in that order but with any extents.
 Id IndexedAccess::pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks,
                        bool is_matrix) {
-  const Costs costs = estimate(view, picks, is_matrix);
-  const bool is_short =
-      view.batch == 1 && is_short_table(view.indexed, view.outer * view.inner, kCopiedRowCycles);
-  if (is_short || costs.selection <= costs.rows) return pick_by_selection(array, view, numbers);
-  if (view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4) {
-    return gather_lanes(array, view, numbers, picks);
+  const bool is_short = is_short_table(view.indexed, view.outer * view.inner, kCopiedRowCycles);
+  const bool is_single =
+      view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4;
+  const double rows = is_single
+                          ? lane_cycles(view, picks, target_)
+                          : cycles_by_rows(gathered_rows_cycles, view, picks, is_matrix, target_);
+  if (is_short || selection_cycles(view, picks) <= rows) {
+    return pick_by_selection(array, view, numbers);
   }
-  return pick_by_rows(array, view, numbers, picks);
+  return is_single ? gather_lanes(array, view, numbers, picks)
+                   : pick_by_rows(array, view, numbers, picks);
 }
 
 Id with_batch_offset(GraphEditor& edit, Id numbers, const IndexedView& view, std::int64_t picks) {
@@ -695,7 +713,8 @@ Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
   const IndexedView& view = scattering.view;
   const ElementType type = edit_.shape(scattering.array).type;
   const HloOpcode opcode = scattering.opcode;
-  const Costs costs = estimate(view, scattering.picks, is_matrix);
+  const double rows =
+      cycles_by_rows(scattered_rows_cycles, view, scattering.picks, is_matrix, target_);
   const bool is_single = view.outer * view.inner == 1;
   const double by_element =
       2 * kKernelCycles +
@@ -704,10 +723,10 @@ Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
   if (opcode == HloOpcode::kParameter) {
     IndexedView numbers = view;
     numbers.outer = numbers.inner = 1;
-    const double selection = estimate(numbers, scattering.picks, false).selection;
+    const double selection = selection_cycles(numbers, scattering.picks);
     const bool fits = scattering.picks < (1 << 24);
     if (is_single && (!fits || by_element < selection)) return scatter_elements(scattering);
-    if (fits && (selection < costs.rows || is_single)) return scatter_last(scattering);
+    if (fits && (selection < rows || is_single)) return scatter_last(scattering);
     return scatter_rows(scattering);
   }
   const bool is_sum = opcode == HloOpcode::kAdd;
@@ -717,8 +736,8 @@ Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
   const bool is_short = digits == 1 && view.batch == 1 &&
                         is_short_table(view.indexed, view.outer * view.inner,
                                        is_single ? kScatteredElementCycles : kAddedRowCycles);
-  if ((is_sum || is_extreme) &&
-      (is_short || digits * costs.selection <= (is_single ? by_element : costs.rows))) {
+  if ((is_sum || is_extreme) && (is_short || digits * selection_cycles(view, scattering.picks) <=
+                                                 (is_single ? by_element : rows))) {
     return scatter_selected(scattering);
   }
   return is_single ? scatter_elements(scattering) : scatter_rows(scattering);
@@ -945,6 +964,42 @@ void IndexedAccess::visit_dynamic_slice(Id id) {
   edit_.finish(value);
 }
 
+/// An update along the dimension above the lanes: its rows are scattered, where that and a copy of
+/// the array, which may be needed elsewhere, take less than a select of the whole array and, of
+/// several rows, moving them to their places. Returns whether.
+bool IndexedAccess::update_rows(const HloInstruction& update) {
+  const Extents extents = edit_.dimensions(update.operands[0]);
+  if (hlo::byte_size(update.shape.type) != 4 || extents.back() == 1) return false;
+  const std::size_t d = extents.size() - 2;
+  const std::int64_t size = edit_.dimensions(update.operands[1])[d];
+  IndexedView view;
+  view.batch = product(extents) / (extents[d] * extents.back());
+  view.indexed = extents[d];
+  view.inner = extents.back();
+  const double bytes = static_cast<double>(view.batch * view.indexed) * isa::kVmemRowBytes *
+                       static_cast<double>(ceil_divide(view.inner, std::int64_t{isa::kLanes}));
+  const double scatter = cycles_by_rows(scattered_rows_cycles, view, size, true, target_) +
+                         kKernelCycles + 2 * bytes / target_.hbm_bytes_per_cycle;
+  double select = kKernelCycles + 3 * bytes / target_.hbm_bytes_per_cycle;
+  if (size > 1) {
+    IndexedView of_update = view;
+    of_update.indexed = size;
+    select +=
+        std::min(selection_cycles(of_update, view.indexed),
+                 cycles_by_rows(gathered_rows_cycles, of_update, view.indexed, true, target_));
+  }
+  if (select <= scatter) return false;
+  const Id start =
+      clamp(edit_.convert(update.operands[2 + d], ElementType::kS32), view.indexed - size);
+  const Extents numbers{view.batch, size};
+  const Id rows = edit_.binary(HloOpcode::kAdd, edit_.broadcast(start, numbers, {}),
+                               edit_.iota(ElementType::kS32, numbers, 1));
+  const Id made = scatter_rows(
+      {HloOpcode::kParameter, update.operands[0], update.operands[1], rows, view, size});
+  edit_.finish(edit_.reshape(made, extents));
+  return true;
+}
+
 void IndexedAccess::visit_dynamic_update(Id id) {
   const HloInstruction update = at(id);
   const Extents extents = edit_.dimensions(update.operands[0]);
@@ -954,6 +1009,8 @@ void IndexedAccess::visit_dynamic_update(Id id) {
   if (!sliced.empty() && are_major(sliced, extents.size())) return;
   edit_.stand_for(id);
   if (sliced.empty()) return edit_.finish(update.operands[1]);
+  const auto above_lanes = static_cast<std::int64_t>(extents.size()) - 2;
+  if (sliced == Extents{above_lanes} && update_rows(update)) return;
   Id value = update.operands[1], inside = -1;
   for (std::int64_t d : sliced) {
     const auto at_d = static_cast<std::size_t>(d);
@@ -1002,8 +1059,8 @@ void IndexedAccess::visit(Id id) {
 
 }  // namespace
 
-void rewrite_indexed_access(hlo::Module& module, Refusals& refusals) {
-  IndexedAccess(module).run(refusals);
+void rewrite_indexed_access(hlo::Module& module, const Target& target, Refusals& refusals) {
+  IndexedAccess(module, target).run(refusals);
 }
 
 }  // namespace tpu::compiler

@@ -23,6 +23,6 @@ namespace tpu::compiler {
 /// Leaves: gathers and scatters of rows by a vector of indices. Integers may leave integer
 /// reductions. A refusal of a scatter whose combiner the scatter kernel does not have, or of
 /// several arrays at once.
-void rewrite_indexed_access(hlo::Module& module, Refusals& refusals);
+void rewrite_indexed_access(hlo::Module& module, const Target& target, Refusals& refusals);
 
 }  // namespace tpu::compiler

@@ -75,6 +75,10 @@ template <auto kPass>
 void with_target(const PassContext& context) {
   kPass(context.scheduled.module, context.target);
 }
+template <auto kPass>
+void with_target_and_refusals(const PassContext& context) {
+  kPass(context.scheduled.module, context.target, context.scheduled.refusals);
+}
 
 void note_types(const hlo::Module& module, CompileReport& report) {
   const hlo::Computation& entry = module.entry_computation();
@@ -283,7 +287,8 @@ std::vector<Pass> rewriting_rows() {
       row("rewrite_reductions", with_refusals<rewrite_reductions>, {}, {"rewrite_indexed_access"}),
       row("rewrite_regular_gathers", on_module<rewrite_regular_gathers>, {},
           {"rewrite_indexed_access"}),
-      row("rewrite_indexed_access", with_refusals<rewrite_indexed_access>, {"rewrite_reductions"}),
+      row("rewrite_indexed_access", with_target_and_refusals<rewrite_indexed_access>,
+          {"rewrite_reductions"}),
       row("rewrite_reductions", with_refusals<rewrite_reductions>, {"rewrite_indexed_access"}),
       row("rewrite_convolutions", run_rewrite_convolutions),
       row("rewrite_windows", with_target<rewrite_windows>, {"rewrite_convolutions"}),

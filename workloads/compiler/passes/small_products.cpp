@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/instruction.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -17,9 +18,10 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-/// A matrix costs the MXU about 160 cycles in a kernel of this compiler; as many multiplications
-/// and sums cost the vector unit a small part of that when the matrices fill the lanes.
-constexpr std::int64_t kMostMultiplications = 4096;
+/// A matrix costs the MXU 130 to 160 cycles in a kernel of this compiler; a register of 1024
+/// multiplications and sums costs the vector unit about 7, where a dimension of the batch fills the
+/// lanes: 16 registers are less. Where only several dimensions together would, it is a quarter.
+constexpr std::int64_t kMostMultiplications = 16384, kMostOfShortBatches = 4096;
 constexpr std::int64_t kFewestMatrices = 128;
 
 /// A dot in the space [batch..., left free..., right free..., contracted...].
@@ -27,7 +29,7 @@ struct ProductSpace {
   Extents extents;
   Extents left_places, right_places;  ///< Of each dimension of the operands.
   Extents contracted;
-  std::int64_t matrices = 1, rows = 1, columns = 1;
+  std::int64_t matrices = 1, longest_batch = 1, rows = 1, columns = 1;
   std::int64_t terms = 1;  ///< Of a sum.
 
   ProductSpace(const hlo::DotDimensions& dims, const Extents& left, const Extents& right)
@@ -35,6 +37,7 @@ struct ProductSpace {
     for (std::size_t i = 0; i < dims.lhs_batch.size(); ++i) {
       join(left, dims.lhs_batch[i], dims.rhs_batch[i]);
       matrices *= extents.back();
+      longest_batch = std::max(longest_batch, extents.back());
     }
     rows = add_free(left, left_places, dims.lhs_batch, dims.lhs_contracting);
     columns = add_free(right, right_places, dims.rhs_batch, dims.rhs_contracting);
@@ -47,8 +50,9 @@ struct ProductSpace {
 
   /// What the vector unit does as fast as the operands arrive, or faster than the MXU.
   bool is_for_vector_unit() const {
-    const bool is_small =
-        matrices >= kFewestMatrices && multiplications() <= kMostMultiplications * matrices;
+    const std::int64_t most =
+        longest_batch >= isa::kLanes ? kMostMultiplications : kMostOfShortBatches;
+    const bool is_small = matrices >= kFewestMatrices && multiplications() <= most * matrices;
     return terms == 1 || rows == 1 || columns == 1 || is_small;
   }
 
