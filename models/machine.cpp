@@ -384,6 +384,7 @@ RunResult Machine::Impl::run(const RunOptions& options) {
       classes = unfolded;
     } catch (const FollowLimit& limit) {
       followed.refuse(limit.kernel());
+      if (limit.is_of_memory()) followed.refuse_copies(limit.kernel());
     } catch (const ProgramFault&) {
       // The text names cores: each for itself, where that takes no minutes.
       if (!classes.folded() || numbers.size() > kMostFaultyCores) throw;

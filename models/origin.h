@@ -75,12 +75,15 @@ class UnknownControl : public ProgramFault {
 /// A kernel that is followed costs more than RunOptions::follow allows.
 class FollowLimit : public std::runtime_error {
  public:
-  FollowLimit(const std::string& message, std::uint32_t kernel)
-      : std::runtime_error(message), kernel_(kernel) {}
+  FollowLimit(const std::string& message, std::uint32_t kernel, bool is_of_memory = false)
+      : std::runtime_error(message), kernel_(kernel), is_of_memory_(is_of_memory) {}
   std::uint32_t kernel() const { return kernel_; }
+  /// Not of instructions.
+  bool is_of_memory() const { return is_of_memory_; }
 
  private:
   std::uint32_t kernel_;
+  bool is_of_memory_;
 };
 
 }  // namespace tpu

@@ -3,6 +3,17 @@
 #include <algorithm>
 
 namespace tpu {
+namespace {
+
+/// The kernel that has spent the most.
+template <class Count>
+std::uint32_t most_of(const std::map<std::uint32_t, Count>& spent) {
+  return std::max_element(spent.begin(), spent.end(),
+                          [](auto& a, auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+}  // namespace
 
 FollowedKernels::FollowedKernels(const isa::Program& program) : program_(program) {
   std::uint32_t first = 0;
@@ -28,6 +39,7 @@ void FollowedKernels::begin_run(const FollowLimits& limits) {
   limits_ = limits;
   spent_instructions_ = 0;
   spent_bytes_ = 0;
+  spent_bytes_by_.clear();
   spent_.clear();
   wanted_.clear();
   for (auto& [kernel, followed] : kernels_) {
@@ -95,16 +107,15 @@ void FollowedKernels::spend_instructions(std::uint32_t kernel, std::uint64_t cou
   spent_[kernel] += count;
   spent_instructions_ += count;
   if (spent_instructions_ <= limits_.instructions) return;
-  const auto most = std::max_element(spent_.begin(), spent_.end(),
-                                     [](auto& a, auto& b) { return a.second < b.second; });
-  throw FollowLimit("more instructions than may be followed", most->first);
+  throw FollowLimit("more instructions than may be followed", most_of(spent_));
 }
 
 void FollowedKernels::spend_bytes(std::uint32_t kernel, std::int64_t more) const {
+  if (more == 0) return;
   spent_bytes_ += more;
-  if (more > 0 && spent_bytes_ > static_cast<std::int64_t>(limits_.bytes)) {
-    throw FollowLimit("more bytes than may be remembered", kernel);
-  }
+  spent_bytes_by_[kernel] += more;
+  if (more < 0 || spent_bytes_ <= static_cast<std::int64_t>(limits_.bytes)) return;
+  throw FollowLimit("more bytes than may be remembered", most_of(spent_bytes_by_), true);
 }
 
 std::vector<std::string> FollowedKernels::names() const {

@@ -18,7 +18,8 @@ namespace tpu {
 /// scalar unit, and stores whose rows somebody followed reads. What is demanded turns out in the
 /// run: it begins again with more whenever control, or the address of a DMA, meets a value that
 /// nobody knows. A kernel that costs too much is refused: where control depends on its data, the
-/// path is assumed.
+/// path is assumed. Where it is memory that it takes too much of, what its DMAs copy from HBM to
+/// HBM is unknown, too.
 class FollowedKernels {
  public:
   explicit FollowedKernels(const isa::Program& program);
@@ -33,6 +34,9 @@ class FollowedKernels {
 
   /// The kernel is not followed, now and later.
   void refuse(std::uint32_t kernel);
+  /// Nor is anything that it writes to HBM, though it had it from HBM.
+  void refuse_copies(std::uint32_t kernel) { copies_refused_.insert(kernel); }
+  bool copies_refused(std::uint32_t kernel) const { return copies_refused_.count(kernel) != 0; }
   /// Nothing more is followed than now.
   void refuse_others() { others_refused_ = true; }
   /// Whether control goes on without this unknown value.
@@ -81,10 +85,12 @@ class FollowedKernels {
   bool any_ = false;
   bool others_refused_ = false;
   std::set<std::uint32_t> refused_;
+  std::set<std::uint32_t> copies_refused_;
   FollowLimits limits_;
   mutable std::uint64_t spent_instructions_ = 0;
   mutable std::int64_t spent_bytes_ = 0;
-  mutable std::map<std::uint32_t, std::uint64_t> spent_;  ///< Instructions by kernel.
+  mutable std::map<std::uint32_t, std::int64_t> spent_bytes_by_;  ///< By kernel.
+  mutable std::map<std::uint32_t, std::uint64_t> spent_;          ///< Instructions by kernel.
   mutable std::set<Origin> wanted_;
   std::map<std::uint32_t, Followed> kernels_;
   std::vector<std::uint32_t> first_instruction_;  ///< Of each kernel, in the whole program.

@@ -85,11 +85,31 @@ const std::uint32_t* DmaPayload::granule(std::uint32_t number) const {
   return words.data() + std::size_t{number} * granule_words;
 }
 
+/// The first input behind a granule.
+std::vector<DmaPayload::Input>::const_iterator DmaPayload::behind(std::uint32_t number) const {
+  return std::upper_bound(inputs.begin(), inputs.end(), number,
+                          [](std::uint32_t at, const Input& input) { return at < input.offset; });
+}
+
 std::uint32_t DmaPayload::same_origin(std::uint32_t first, std::uint32_t most) const {
   if (origins.empty()) return most;
+  const auto next = behind(first);
+  if (next != inputs.end()) most = std::min(most, next->offset - first);
   std::uint32_t count = 1;
   while (count < most && origins[first + count] == origins[first]) ++count;
   return count;
+}
+
+std::optional<MemoryImage::InputPart> DmaPayload::input_at(std::uint32_t number) const {
+  const auto next = behind(number);
+  if (next == inputs.begin()) return std::nullopt;
+  const Input& input = *std::prev(next);
+  const std::uint32_t before = number - input.offset;
+  if (before >= input.part.granules) return std::nullopt;
+  MemoryImage::InputPart part = input.part;
+  part.first += before;
+  part.granules -= before;
+  return part;
 }
 
 DmaEngine::DmaEngine(Core core, const MachineParams& params, const isa::Program& program,
@@ -621,25 +641,40 @@ DmaPayload DmaEngine::read_known(const isa::DmaDescriptor& descriptor, Origin ad
   if ((vmem || to_vmem) && (knowledge_ == nullptr || !knowledge_->follows(place.kernel))) {
     all = Origin::kernel(place.kernel);
   }
+  const bool to_hbm = descriptor.destination.space == MemorySpace::kHbm;
+  if (to_hbm && knowledge_ != nullptr && knowledge_->followed().copies_refused(place.kernel)) {
+    all = Origin::kernel(place.kernel);
+  }
+  // From HBM to HBM inputs go by name. Halves of granules have their words looked up.
+  const bool by_name = source.space == MemorySpace::kHbm && to_hbm && hbm_view_.per_kib() == 1;
   DmaPayload payload;
   payload.granule_words = hbm_view_.words();
   payload.origins.assign(descriptor.granules, all);
   if (!all.known()) return payload;
   std::array<std::uint32_t, MemoryImage::kGranuleWords> granule{};
-  for_each_run(source, descriptor.granules, hbm_view_,
-               [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
-                 for (std::uint32_t i = 0; i < count; ++i) {
-                   const std::uint64_t at =
-                       first + std::uint64_t{i} * units_per_granule(source.space, hbm_view_);
-                   const Origin origin = look_up(source.space, at, granule.data());
-                   payload.origins[offset + i] = origin;
-                   if (!origin.known()) continue;
-                   payload.words.resize(std::size_t{descriptor.granules} * hbm_view_.words());
-                   std::copy_n(granule.begin(), hbm_view_.words(),
-                               payload.words.begin() +
-                                   static_cast<std::ptrdiff_t>(offset + i) * hbm_view_.words());
-                 }
-               });
+  for_each_run(
+      source, descriptor.granules, hbm_view_,
+      [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count; ++i) {
+          const std::uint64_t at =
+              first + std::uint64_t{i} * units_per_granule(source.space, hbm_view_);
+          if (std::optional<MemoryImage::InputPart> input; by_name && (input = hbm_.input_at(at))) {
+            input->granules = std::min<std::uint64_t>(input->granules, count - i);
+            payload.inputs.push_back({offset + i, *input});
+            std::fill_n(payload.origins.begin() + (offset + i), input->granules,
+                        Origin::assumed(input->buffer));
+            i += static_cast<std::uint32_t>(input->granules) - 1;
+            continue;
+          }
+          const Origin origin = look_up(source.space, at, granule.data());
+          payload.origins[offset + i] = origin;
+          if (!origin.known()) continue;
+          payload.words.resize(std::size_t{descriptor.granules} * hbm_view_.words());
+          std::copy_n(
+              granule.begin(), hbm_view_.words(),
+              payload.words.begin() + static_cast<std::ptrdiff_t>(offset + i) * hbm_view_.words());
+        }
+      });
   return payload;
 }
 
@@ -674,8 +709,14 @@ void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& 
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
                  std::uint32_t i = 0;
                  while (i < count) {
-                   const std::uint32_t same = payload.same_origin(offset + i, count - i);
                    const std::uint64_t at = first + std::uint64_t{i} * unit;
+                   if (auto input = payload.input_at(offset + i)) {
+                     input->granules = std::min<std::uint64_t>(input->granules, count - i);
+                     hbm_.hold(at, *input);
+                     i += static_cast<std::uint32_t>(input->granules);
+                     continue;
+                   }
+                   const std::uint32_t same = payload.same_origin(offset + i, count - i);
                    const Origin origin = payload.origin(offset + i);
                    if (origin.known()) {
                      put(destination.space, at, same, payload.granule(offset + i), origin);

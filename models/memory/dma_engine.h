@@ -32,13 +32,23 @@ struct DmaPayload {
   std::vector<std::uint32_t> words;  ///< Empty where all of it is unknown.
   std::uint32_t granule_words = MemoryImage::kGranuleWords;
   std::vector<Origin> origins;  ///< Per granule; empty with values on: all of it is known.
+  struct Input {
+    std::uint32_t offset = 0;  ///< Its first granule.
+    MemoryImage::InputPart part;
+  };
+  std::vector<Input> inputs;  ///< What goes by name, in order: `words` has nothing of it.
 
   Origin origin(std::uint32_t granule) const {
     return origins.empty() ? Origin() : origins[granule];
   }
   const std::uint32_t* granule(std::uint32_t number) const;
-  /// How many granules from `first` on, at most `most`, have the same origin.
+  /// The input that a granule is part of, from that granule on.
+  std::optional<MemoryImage::InputPart> input_at(std::uint32_t number) const;
+  /// How many granules from `first` on, at most `most`, have the same origin, up to an input.
   std::uint32_t same_origin(std::uint32_t first, std::uint32_t most) const;
+
+ private:
+  std::vector<Input>::const_iterator behind(std::uint32_t number) const;
 };
 
 /// A DMA between two cores, known at both ends.

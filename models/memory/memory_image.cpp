@@ -18,6 +18,7 @@ void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::
 void MemoryImage::write(std::uint64_t granule, const std::uint32_t* words, std::uint64_t granules,
                         Origin origin) {
   if (!marked_.empty() || !origin.plain()) mark(granule, granule + granules, origin);
+  drop_inputs(granule, granule + granules);
   while (granules > 0) {
     const std::uint64_t in_page = granule % kPageGranules;
     const std::uint64_t count = std::min(granules, kPageGranules - in_page);
@@ -105,6 +106,24 @@ std::optional<std::uint64_t> MemoryImage::read(std::uint64_t granule, std::uint3
 void MemoryImage::forget(std::uint64_t granule, std::uint64_t granules, Origin why) {
   mark(granule, granule + granules, why);
   drop_words(granule, granules);
+  drop_inputs(granule, granule + granules);
+}
+
+/// What stands out of the range stays.
+void MemoryImage::drop_inputs(std::uint64_t begin, std::uint64_t end) {
+  auto at = inputs_.upper_bound(begin);
+  if (at != inputs_.begin()) --at;
+  while (at != inputs_.end() && at->first < end) {
+    const auto [first, part] = *at;
+    const std::uint64_t last = first + part.granules;
+    if (last <= begin) {
+      ++at;
+      continue;
+    }
+    at = inputs_.erase(at);
+    if (first < begin) inputs_[first] = {part.owner, part.buffer, part.first, begin - first};
+    if (last > end) inputs_[end] = {part.owner, part.buffer, part.first + end - first, last - end};
+  }
 }
 
 void MemoryImage::drop_words(std::uint64_t granule, std::uint64_t granules) {
@@ -162,7 +181,32 @@ Origin MemoryImage::origin_of(std::uint64_t granule) const {
 }
 
 void MemoryImage::assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer) {
-  assumed_[granule] = {granule + granules, buffer};
+  const InputPart part{this, buffer, 0, granules};
+  assumed_[granule] = part;
+  drop_inputs(granule, granule + granules);
+  inputs_[granule] = part;
+  // What was loaded stays.
+  for (auto at = pages_.lower_bound(granule / kPageGranules);
+       at != pages_.end() && at->first * kPageGranules < granule + granules; ++at) {
+    for (std::uint64_t i = 0; i < kPageGranules; ++i) {
+      const std::uint64_t loaded = at->first * kPageGranules + i;
+      if ((at->second.written >> i & 1) != 0) drop_inputs(loaded, loaded + 1);
+    }
+  }
+}
+
+void MemoryImage::hold(std::uint64_t granule, const InputPart& part) {
+  forget(granule, part.granules, Origin());
+  inputs_[granule] = part;
+}
+
+std::optional<MemoryImage::InputPart> MemoryImage::input_at(std::uint64_t granule) const {
+  const auto behind = inputs_.upper_bound(granule);
+  if (behind == inputs_.begin()) return std::nullopt;
+  const auto& [first, part] = *std::prev(behind);
+  const std::uint64_t before = granule - first;
+  if (before >= part.granules) return std::nullopt;
+  return InputPart{part.owner, part.buffer, part.first + before, part.granules - before};
 }
 
 void MemoryImage::describe(StepState& state) const {
@@ -180,27 +224,21 @@ void MemoryImage::begin_step() {
   for (auto& [first, marked] : marked_) {
     if (!marked.origin.known()) marked.origin = Origin::nobody();
   }
-  for (const auto& [first, assumed] : assumed_) {
-    mark(first, assumed.end, Origin());
-    drop_words(first, assumed.end - first);
-  }
+  for (const auto& [first, assumed] : assumed_) hold(first, assumed);
 }
 
 Origin MemoryImage::look_up(std::uint64_t granule, std::uint32_t* words) const {
   const Origin origin = origin_of(granule);
   if (!origin.known()) return origin;
-  if (copy(granule, words)) return origin;
-  const auto behind = assumed_.upper_bound(granule);
-  if (behind == assumed_.begin()) return Origin::nobody();
-  const auto& [first, assumed] = *std::prev(behind);
-  if (granule >= assumed.end) return Origin::nobody();
-  const std::vector<std::uint32_t>& contents = contents_(assumed.buffer);
+  const std::optional<InputPart> input = input_at(granule);
+  if (!input) return copy(granule, words) ? origin : Origin::nobody();
+  const std::vector<std::uint32_t>& contents = input->owner->contents_(input->buffer);
   const std::uint64_t begin =
-      std::min<std::uint64_t>((granule - first) * kGranuleWords, contents.size());
+      std::min<std::uint64_t>(input->first * kGranuleWords, contents.size());
   const std::uint64_t count = std::min<std::uint64_t>(kGranuleWords, contents.size() - begin);
   std::fill(std::copy_n(contents.begin() + static_cast<std::ptrdiff_t>(begin), count, words),
             words + kGranuleWords, 0);
-  return Origin::assumed(assumed.buffer);
+  return Origin::assumed(input->buffer);
 }
 
 bool MemoryImage::written(std::uint64_t granule) const {

@@ -37,9 +37,21 @@ class MemoryImage {
              Origin origin);
   /// The granules hold something unknown from now on.
   void forget(std::uint64_t granule, std::uint64_t granules, Origin why = Origin::nobody());
+  /// Granules of an input of some core, by name: their words take no place, and nobody is asked for
+  /// them before one of them is looked up.
+  struct InputPart {
+    const MemoryImage* owner = nullptr;  ///< Its contents say what the input holds.
+    std::uint32_t buffer = 0;
+    std::uint64_t first = 0;  ///< Granule of the buffer.
+    std::uint64_t granules = 0;
+  };
   /// Until somebody writes them the granules hold what `contents` says of the buffer, and zeros
   /// behind it; it is asked when one of them is looked up.
   void assume(std::uint64_t granule, std::uint64_t granules, std::uint32_t buffer);
+  /// A copy of an input arrives at a granule.
+  void hold(std::uint64_t granule, const InputPart& part);
+  /// From a granule on, what is an input as it was or a copy of one.
+  std::optional<InputPart> input_at(std::uint64_t granule) const;
   /// The granules that assume() named hold that again; of what else is unknown nobody is the
   /// source.
   void begin_step();
@@ -66,12 +78,9 @@ class MemoryImage {
     std::uint64_t end = 0;
     Origin origin;
   };
-  struct Assumed {
-    std::uint64_t end = 0;
-    std::uint32_t buffer = 0;
-  };
   static std::uint64_t bits(std::uint64_t first, std::uint64_t count);
   void drop_words(std::uint64_t granule, std::uint64_t granules);
+  void drop_inputs(std::uint64_t begin, std::uint64_t end);
   void mark(std::uint64_t begin, std::uint64_t end, Origin origin);
   Origin origin_of(std::uint64_t granule) const;
   bool zero_at_start(std::uint64_t begin, std::uint64_t end) const;
@@ -82,7 +91,8 @@ class MemoryImage {
   std::uint64_t changes_ = 0;                     ///< Of words, and of which there are.
   std::map<std::uint64_t, Marked> marked_;        ///< By first granule.
   std::map<std::uint64_t, std::uint64_t> zeros_;  ///< End by first granule; apart from each other.
-  std::map<std::uint64_t, Assumed> assumed_;      ///< By first granule.
+  std::map<std::uint64_t, InputPart> inputs_;     ///< By first granule; apart from each other.
+  std::map<std::uint64_t, InputPart> assumed_;    ///< Those that are there when a step begins.
   Contents contents_;
 };
 

@@ -4,6 +4,7 @@
 #include "isa/dma_descriptor.h"
 #include "isa/opcode_table.h"
 #include "models/core/followed_kernels.h"
+#include "models/memory/dma_engine.h"
 #include "tests/models/test_program.h"
 
 namespace tpu::followed_test {
@@ -405,6 +406,135 @@ TEST(Followed, TheLimitOfBytesIsOneOfWhatIsRemembered) {
   EXPECT_TRUE(has_note(test::run(program, options), "was followed"));
   options.follow.bytes = kPageBytes - 1;
   EXPECT_FALSE(has_note(test::run(program, options), "was followed"));
+}
+
+/// A DMA to the HBM of a core of the same chip, of which word 512 of SMEM begins the descriptor.
+void add_copy(isa::Program& program, std::uint32_t from, std::uint32_t to, std::uint32_t granules,
+              std::uint32_t to_core = 0, std::uint32_t stride = 0) {
+  isa::DmaDescriptor descriptor;
+  descriptor.remote = true;
+  descriptor.source.space = isa::MemorySpace::kHbm;
+  descriptor.source.address = from;
+  descriptor.destination.space = isa::MemorySpace::kHbm;
+  descriptor.destination.address = to;
+  descriptor.destination.core = to_core;
+  if (stride > 0) {
+    descriptor.destination.granules_per_run = 1;
+    descriptor.destination.stride = stride;
+  }
+  descriptor.granules = granules;
+  descriptor.source_flag = 3;
+  descriptor.destination_flag = 4;
+  const isa::DmaWords words = isa::encode(descriptor);
+  for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+}
+
+TEST(Followed, CopiesOfInputsTakeNoMemoryAndAskForNothing) {
+  // 256 granules of an input are copied, of which nobody reads one, and control reads another.
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded + R"(
+  { dma 512 }
+  { dma.done.wait 4, 256 }
+  { vsyncadd 4, -256 }
+  { vsyncadd 3, -256 }
+  { vsyncadd 1, -1 }
+)");
+  add_buffer(program, 40, isa::BufferRole::kParameter, {});
+  add_buffer(program, 1024, isa::BufferRole::kParameter, {});
+  program.buffers.back().bytes = 256 * isa::kHbmGranuleBytes;
+  add_copy(program, 1024, 2048, 256);
+  RunOptions options = test::on_core(0);
+  std::vector<std::uint64_t> asked;
+  options.inputs = [&](std::uint32_t, const isa::Buffer& buffer) {
+    asked.push_back(buffer.granule);
+    return std::vector<std::uint32_t>{30};
+  };
+  options.follow.bytes = 0;
+  options.steps = 2;
+  const RunResult result = test::run(program, options);
+  EXPECT_TRUE(has_note(result, "was followed"));
+  EXPECT_EQ(asked, std::vector<std::uint64_t>{40});
+  EXPECT_GT(result.cores[0].total.bundles, 2 * 32u * 4);
+}
+
+TEST(Followed, ACopyOfAnInputOfAnotherCoreIsThatInput) {
+  // Core 0 sends its input to core 1, which loops as often as its second granule says.
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x1] ;; vdelay 1 }
+  { %p1 = scmp.eq.s32.totalorder %s1, 1 }
+  { sbr.rel (%p1) target = receive }
+  { %s4 = smov 0 }
+  { dma 512 }
+  { sbr.rel target = end }
+  { %s4 = smov 0 }
+receive:
+  { dma.done.wait 4, 2 }
+  { dma.hbm_to_vmem 203, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+  { %v1 = vld [vmem:$0x0 sm:$0x1] }
+  { vpush %v1 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+end:
+  { %s4 = smov 0 }
+)");
+  add_buffer(program, 40, isa::BufferRole::kParameter, {});
+  program.buffers.back().bytes = 2 * isa::kHbmGranuleBytes;
+  add_copy(program, 40, 200, 2, 1, 3);
+  RunOptions options;
+  options.cores = {0, 1};
+  options.inputs = [](std::uint32_t core, const isa::Buffer&) {
+    std::vector<std::uint32_t> words(2 * isa::kHbmGranuleBytes / 4, 5);
+    words[isa::kHbmGranuleBytes / 4] = core == 0 ? 70 : 11;
+    return words;
+  };
+  const RunResult result = test::run(program, options);
+  // Of 70 rounds of four bundles.
+  const std::uint64_t rest = result.cores[1].total.bundles - 70 * 4;
+  EXPECT_LT(rest, 40u);
+  EXPECT_TRUE(has_note(result, "was followed"));
+}
+
+TEST(Followed, GranulesOfAPayloadWithWordsEndWhereAnInputBegins) {
+  DmaPayload payload;
+  payload.origins.assign(5, Origin::assumed(1));
+  payload.inputs = {{2, {nullptr, 1, 7, 2}}};
+  EXPECT_EQ(payload.same_origin(0, 5), 2u);
+  EXPECT_EQ(payload.same_origin(4, 1), 1u);
+  EXPECT_FALSE(payload.input_at(1));
+  EXPECT_EQ(payload.input_at(3)->first, 8u);
+  EXPECT_EQ(payload.input_at(3)->granules, 1u);
+  EXPECT_FALSE(payload.input_at(4));
+}
+
+TEST(Followed, ARunEndsThoughItsCopiesExceedTheLimitOfBytes) {
+  // A table of the program goes from HBM to HBM by a kernel that nobody follows.
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded + R"(
+  { inlined_call site = 0 }
+  { %s4 = smov 0 }
+kernel copies
+  { dma 512 }
+  { dma.done.wait 4, 64 }
+  { vsyncadd 4, -64 }
+)");
+  add_buffer(program, 40, isa::BufferRole::kParameter, {});
+  add_buffer(program, 1024, isa::BufferRole::kConstant,
+             std::vector<std::uint32_t>(64 * isa::kHbmGranuleBytes / 4, 5));
+  add_copy(program, 1024, 2048, 64);
+  RunOptions options = test::on_core(0);
+  options.inputs = [](std::uint32_t, const isa::Buffer&) { return std::vector<std::uint32_t>{30}; };
+  constexpr std::uint64_t kPageBytes = 64 * isa::kHbmGranuleBytes;
+  options.follow.bytes = kPageBytes;
+  const RunResult within = test::run(program, options);
+  options.follow.bytes = kPageBytes - 1;
+  const RunResult beyond = test::run(program, options);
+  EXPECT_TRUE(has_note(beyond, "was followed: top"));
+  EXPECT_EQ(beyond.cycles, within.cycles);
 }
 
 TEST(Followed, OfAKernelTheSliceThatReachesControl) {

@@ -125,5 +125,102 @@ TEST(MemoryImage, IsWhatAnArrayOfGranulesIs) {
   }
 }
 
+TEST(MemoryImage, InputsAndCopiesOfThemHaveNamesUntilSomebodyLooks) {
+  std::vector<std::uint32_t> contents(100 * kWords);
+  for (std::size_t i = 0; i < contents.size(); ++i) contents[i] = static_cast<std::uint32_t>(i);
+  int asked = 0;
+  MemoryImage owner, other;
+  owner.set_contents([&](std::uint32_t buffer) -> const auto& {
+    EXPECT_EQ(buffer, 3u);
+    ++asked;
+    return contents;
+  });
+  owner.assume(1000, 100, 3);
+  EXPECT_FALSE(owner.input_at(999));
+  EXPECT_FALSE(owner.input_at(1100));
+  other.forget(0, 500, Origin::kernel(1));
+  other.hold(50, *owner.input_at(1010));
+  const std::optional<MemoryImage::InputPart> copy = other.input_at(60);
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(copy->owner, &owner);
+  EXPECT_EQ(copy->first, 20u);
+  EXPECT_EQ(copy->granules, 80u);
+  EXPECT_EQ(owner.bytes() + other.bytes(), 0u);
+  EXPECT_EQ(asked, 0);
+  std::vector<std::uint32_t> words(kWords);
+  EXPECT_EQ(other.look_up(60, words.data()), Origin::assumed(3));
+  EXPECT_EQ(words[5], 20 * kWords + 5);
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(other.look_up(49, words.data()), Origin::kernel(1));
+  EXPECT_EQ(other.look_up(140, words.data()), Origin::kernel(1));
+  // What is written over an input is gone until the next step; a copy in other memory is not, and
+  // stays over the begin of a step.
+  owner.write(1020, std::vector<std::uint32_t>(kWords, 7).data(), 1);
+  EXPECT_TRUE(owner.look_up(1020, words.data()).plain());
+  EXPECT_EQ(words[5], 7u);
+  EXPECT_EQ(owner.input_at(1015)->granules, 5u);
+  EXPECT_EQ(owner.input_at(1021)->first, 21u);
+  EXPECT_EQ(other.look_up(60, words.data()), Origin::assumed(3));
+  EXPECT_EQ(words[5], 20 * kWords + 5);
+  owner.begin_step();
+  other.begin_step();
+  EXPECT_EQ(owner.look_up(1020, words.data()), Origin::assumed(3));
+  EXPECT_EQ(words[5], 20 * kWords + 5);
+  EXPECT_EQ(other.look_up(60, words.data()), Origin::assumed(3));
+}
+
+/// Any order of writes, of what is forgotten and of copies of inputs.
+TEST(MemoryImage, CopiesOfInputsAreWhatAnArrayOfGranulesIs) {
+  struct Granule {
+    std::uint32_t word = 0;
+    Origin origin = Origin::nobody();
+  };
+  constexpr std::uint64_t kGranules = 300;
+  std::mt19937 random(9);
+  const auto below = [&](std::uint64_t end) {
+    return std::uniform_int_distribution<std::uint64_t>(0, end - 1)(random);
+  };
+  std::vector<std::uint32_t> contents(kGranules * kWords);
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    contents[i] = static_cast<std::uint32_t>(5000 + i / kWords);
+  }
+  MemoryImage owner;
+  owner.set_contents([&](std::uint32_t) -> const auto& { return contents; });
+  owner.assume(0, kGranules, 2);
+  for (int round = 0; round < 30; ++round) {
+    MemoryImage image;
+    std::vector<Granule> expected(kGranules);
+    image.forget(0, kGranules);
+    for (int step = 0; step < 60; ++step) {
+      const std::uint64_t begin = below(kGranules);
+      const std::uint64_t count = 1 + below(std::min<std::uint64_t>(kGranules - begin, 100));
+      const std::uint64_t kind = below(3), from = below(kGranules - count + 1);
+      if (kind == 0) {
+        image.write(begin, std::vector<std::uint32_t>(count * kWords, 9).data(), count);
+      } else if (kind == 1) {
+        image.forget(begin, count, Origin::kernel(4));
+      } else {
+        MemoryImage::InputPart part = *owner.input_at(from);
+        part.granules = count;
+        image.hold(begin, part);
+      }
+      for (std::uint64_t g = begin; g < begin + count; ++g) {
+        expected[g] = {9, Origin()};
+        if (kind == 1) expected[g] = {0, Origin::kernel(4)};
+        if (kind == 2) {
+          expected[g] = {static_cast<std::uint32_t>(5000 + from + g - begin), Origin::assumed(2)};
+        }
+      }
+    }
+    std::vector<std::uint32_t> words(kWords);
+    for (std::uint64_t g = 0; g < kGranules; ++g) {
+      ASSERT_EQ(image.look_up(g, words.data()), expected[g].origin) << round << ", granule " << g;
+      if (expected[g].origin.known()) {
+        ASSERT_EQ(words[kWords - 1], expected[g].word) << round << ", granule " << g;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tpu::memory_image_test
