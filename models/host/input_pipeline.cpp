@@ -244,10 +244,6 @@ void InputPipeline::send_piece(std::uint64_t now) {
   std::uint64_t left = leaves;
   for (std::size_t chip = 0; chip < down_.size(); ++chip) {
     if (bytes[chip] == 0) continue;
-    if (hand_over_) {
-      if (network_) network_->wait(now, split, before);
-      down_[chip].wait(now, split, before);
-    }
     const std::uint64_t sent =
         network_ ? network_->pass(leaves, bytes[chip], split, before).end : leaves;
     const std::uint64_t there = down_[chip].pass(sent, bytes[chip], split, before).end;

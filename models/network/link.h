@@ -46,16 +46,6 @@ class Wire {
     account_.pass(first_byte, free_instant());
     return {begin, free_at()};
   }
-  /// No message enters before `now`; why, as above.
-  void wait(std::uint64_t now, std::uint64_t asked, std::size_t before) {
-    if (now <= free_cycle_) return;
-    const std::uint64_t split = std::min(asked, now);
-    const std::uint64_t at = split > free_cycle_ ? instant(split) : free_instant();
-    account_.idle(before, free_instant(), at);
-    account_.idle(1 - before, at, instant(now));
-    free_cycle_ = now;
-    free_ticks_ = 0;
-  }
   /// First cycle at which the wire is free again.
   std::uint64_t free_at() const { return free_cycle_ + (free_ticks_ > 0 ? 1 : 0); }
   /// How long it is taken.
@@ -78,6 +68,17 @@ class Wire {
 
  private:
   static constexpr std::uint64_t kAtOnce = ~std::uint64_t{0};
+
+  /// No message enters before `now`; why, as pass() says.
+  void wait(std::uint64_t now, std::uint64_t asked, std::size_t before) {
+    if (now <= free_cycle_) return;
+    const std::uint64_t split = std::min(asked, now);
+    const std::uint64_t at = split > free_cycle_ ? instant(split) : free_instant();
+    account_.idle(before, free_instant(), at);
+    account_.idle(1 - before, at, instant(now));
+    free_cycle_ = now;
+    free_ticks_ = 0;
+  }
 
   std::uint64_t instant(std::uint64_t cycle, std::uint64_t ticks = 0) const {
     return Account::instant(cycle, ticks, ticks_per_cycle_);

@@ -426,6 +426,25 @@ TEST(FoldedNetwork, AClassSplitsOfWhichNotAllReceive) {
   EXPECT_EQ(split, std::make_pair(1u, std::size_t{2}));
 }
 
+/// Of four cores on two chips every other one sends inside its chip: those take the local latency.
+TEST(FoldedNetwork, AClassSplitsOfWhichSomeSendInsideTheirChip) {
+  KnownDestinations known(2);
+  const CoreClasses classes({0, 1, 2, 3}, 8, true);
+  FoldedNetwork network(slice(4, 1, true, false), classes, known);
+  const auto split = split_of([&] { network.send(message(0, {1, 2, 3, 0}, 4100), 10); });
+  EXPECT_EQ(split, std::make_pair(0u, std::size_t{2}));
+}
+
+/// Each of two cores gets the messages of two of four: at most one of a class may reach a core.
+TEST(FoldedNetwork, AClassSplitsOfWhichTwoSendToTheSameCore) {
+  KnownDestinations known(2);
+  CoreClasses classes({0, 1, 2, 4, 6, 7}, 8, true);
+  classes.split(0, {0, 1, 0, 0, 0, 1});
+  FoldedNetwork network(slice(4, 1, true, false), classes, known);
+  const auto split = split_of([&] { network.send(message(0, {7, 1, 7, 1}, 4100), 10); });
+  EXPECT_EQ(split, std::make_pair(0u, std::size_t{2}));
+}
+
 TEST(FoldedNetwork, AClassSplitsWhereAPartOfACycleIsLeftOnALink) {
   KnownDestinations known(2);
   // Core 0 puts a byte on a link in the cycle in which all cores 1 use such links.

@@ -412,6 +412,27 @@ kernel top
   EXPECT_EQ(test::run(program, test::on_core(0), params).cycles, none.cycles - wire - kPcieLatency);
 }
 
+/// Both cores of a chip send in the same cycle: the lower number first, the other one behind it,
+/// whichever module was made first.
+TEST(Outfeed, CoresOfAChipThatSendInOneCycleShareTheLinkByTheirNumbers) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_outfeed 0, 64, 1 }
+  { dma.done.wait 1, 64 }
+)");
+  const std::uint64_t alone = test::run(program).cycles;
+  const double wire = 65536.0 * 940 / 15000;
+  for (const std::uint32_t order : {0U, 1U, 2U}) {
+    RunOptions options;
+    options.cores = {0, 1};
+    options.pod_full = true;
+    options.construction_seed = order;
+    const RunResult result = test::run(program, options);
+    EXPECT_EQ(result.cores[0].end_cycle, alone) << order;
+    EXPECT_EQ(result.cores[1].end_cycle, alone - up(wire) + up(2 * wire)) << order;
+  }
+}
+
 /// Hosts are numbered in the order of their chips; their modules have the numbers in their names.
 TEST(HostSeats, EachHostHasItsNumberAndItsChips) {
   MachineParams params;

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <list>
+#include <map>
 #include <numeric>
 #include <random>
+#include <string>
 #include <unordered_map>
 
 #include "models/host/input_pipeline.h"
@@ -300,6 +302,25 @@ TEST(Loader, AnExampleCrossesTheStagesOneAfterTheOther) {
   Loader loader(params, 1, 1000);
   // 2 ms to the first byte, 1 ms of bytes, 1 ms on a thread, 1 ms into the batch.
   EXPECT_NEAR(static_cast<double>(loader.make(940)), 940 + 0.005 * kCyclesPerSecond, 5);
+}
+
+/// One read at a time: 2 ms until its first byte, then 1 ms of bytes, again and again.
+TEST(Loader, TheStorageIsIdleForTheLatencyOfItsReads) {
+  MachineParams params = thread_bound(4);
+  params.host.storage_latency_us = 2000;
+  params.host.storage_mb_per_s = 100;
+  params.host.storage_parallel_reads = 1;
+  Loader loader(params, 5, 1000);
+  loader.make(0);
+  ExactAccounts accounts;
+  constexpr std::uint64_t kMillisecond = 940000;
+  loader.add_accounts("host 0", 5 * 3 * kMillisecond, accounts);
+  ASSERT_EQ(accounts.at(0).part, "storage of host 0");
+  const std::map<std::string, std::uint64_t> storage(accounts[0].cycles.begin(),
+                                                     accounts[0].cycles.end());
+  EXPECT_EQ(storage.at("busy"), 5 * kMillisecond);
+  EXPECT_EQ(storage.at("idle: latency"), 5 * 2 * kMillisecond);
+  EXPECT_EQ(storage.at("idle: not asked"), 0u);
 }
 
 TEST(Loader, ARamThatIsTooSmallIsNamedWithTheNumber) {
