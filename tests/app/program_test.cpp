@@ -566,6 +566,26 @@ TEST_F(ProgramTest, ATopologyIsASliceOfTheMachine) {
   expect_error(kSmall + " --topology 2", 2, "expected the chips along x, y");
 }
 
+/// On N cores `--core-batch B` is `--batch B*N`, in all that the report says of the run.
+TEST_F(ProgramTest, ABatchOfACoreIsItsPartOfTheWholeBatch) {
+  const auto run = [&](const std::string& words) {
+    json all = report("run mlp --steps 2 --set host.examples_per_s=100000 " + words);
+    all.erase("simulator");
+    return all;
+  };
+  const json one = run("--cores 1 --core-batch 24");
+  EXPECT_EQ(one, run("--cores 1 --batch 24"));
+  EXPECT_EQ(one["batch"], 24);
+  const json four = run("--cores 4 --core-batch 24");
+  EXPECT_EQ(four, run("--cores 4 --batch 96"));
+  EXPECT_EQ(four["batch"], 96);
+  EXPECT_NE(four["steps"], one["steps"]);
+  const json slice = run("--config v3-32 --core-batch 24");
+  EXPECT_EQ(slice, run("--config v3-32 --batch 768"));
+  EXPECT_EQ(slice["cores"].size(), 32u);
+  EXPECT_EQ(slice["batch"], 24 * 32);
+}
+
 TEST_F(ProgramTest, TpuV4ComputesTheSameOnItsArraysAndSaysWhatItsTimeIsWorth) {
   const std::string words =
       "run " TPUSIM_SOURCE_DIR "/workloads/captured/mlp --compiler tpusim --check --config ";

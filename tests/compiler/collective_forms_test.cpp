@@ -289,6 +289,17 @@ TEST(CollectiveForms, AllReducesOverGroupsOfDifferentSizes) {
   }
 }
 
+/// Each array of a tuple has its own kind of sum, over the same groups.
+TEST(CollectiveForms, AnAllReduceOfSeveralArraysOverGroupsOfDifferentSizes) {
+  check_hlo(
+      "HloModule c, replica_count=4\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  ROOT c = f32[] add(a, b)\n}\nENTRY main {\n  x = f32[8,128] parameter(0)\n"
+      "  y = f32[3,50] parameter(1)\n  z = f32[3,50] negate(y)\n"
+      "  ROOT r = (f32[8,128], f32[3,50], f32[3,50]) all-reduce(x, y, z), to_apply=sum, "
+      "replica_groups={{0,3,1},{2}}\n}\n",
+      four_cores());
+}
+
 TEST(CollectiveForms, OtherCollectivesOverGroupsOfDifferentSizesAreRefused) {
   const std::string refusal =
       refusal_of(collective("f32[8,128]", "f32[24,128]",
