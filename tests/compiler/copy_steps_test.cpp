@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/graph_check.h"
+#include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -103,6 +104,44 @@ TEST(CopySteps, ManyArraysAreJoinedInSteps) {
   text += "  ROOT y = f32[160,20] concatenate(" + operands + "), dimensions={0}\n}\n";
   const Verdict verdict = check_graph(case_of(hlo::read_hlo_text("many.hlo", text), 5));
   EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+/// What a module of one operation on a parameter becomes with 1 MiB of VMEM: its values are right.
+void expect_equal_in_little_vmem(const std::string& operand, const std::string& operation) {
+  GraphCase graph = case_of(
+      hlo::read_hlo_text(
+          "m.hlo", "HloModule m\nENTRY main {\n  x = " + operand +
+                       " parameter(0)\n  z = f32[] constant(3)\n  ROOT r = " + operation + "\n}\n"),
+      5);
+  graph.machine.core.vmem_mib = 1;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << operation << " " << verdict.message;
+}
+
+/// No dimension that a kernel could cut stays in place.
+TEST(CopySteps, WhatMovesAlongAllDimensionsMovesAlongOneAfterTheOther) {
+  expect_equal_in_little_vmem("f32[40,37,17]", "f32[40,37,17] reverse(x), dimensions={0,1,2}");
+  expect_equal_in_little_vmem("bf16[130,30,9,7]",
+                              "bf16[101,21,8,5] slice(x), slice={[9:110], [3:24], [1:9], [2:7]}");
+  expect_equal_in_little_vmem(
+      "f32[3,24,24,130]", "f32[2,11,16,53] slice(x), slice={[1:3], [1:22:2], [8:24], [4:110:2]}");
+  expect_equal_in_little_vmem("f32[3,30,24,40]",
+                              "f32[5,33,25,43] pad(x, z), padding=1_1x2_1x0_1x3_0");
+}
+
+/// Matrices of five lanes become a vector by way of rows of 720: 36,864 rows that are appended one
+/// by one take 16 cycles each at least.
+TEST(CopySteps, AReshapeGoesByTheShapesThatTakeTheLeast) {
+  const auto cycles = [](const std::string& from, const std::string& to) {
+    return check_hlo("HloModule m\nENTRY main {\n  x = f32[" + from +
+                     "] parameter(0)\n  ROOT r = f32[" + to + "] reshape(x)\n}\n")
+        .result.cycles;
+  };
+  EXPECT_LT(cycles("256,24,6,5", "184320"), 36864U * 16 / 2);
+  cycles("184320", "256,24,6,5");
+  cycles("64,129,33,8", "2112,4,258");
+  // No part of 65 rows and of 1,024 elements is one of few: matrices of rows come between.
+  cycles("2,256,65,31", "1031680");
 }
 
 }  // namespace

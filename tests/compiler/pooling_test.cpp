@@ -168,6 +168,15 @@ TEST(Pooling, OfFewFeaturesTheBatchFillsTheLanes) {
   }
 }
 
+/// A row of 1,000 columns does not fit VMEM with those that a window needs; a column of 8 rows
+/// does.
+TEST(Pooling, LongRowsStandInTheOtherDirection) {
+  check_hlo(
+      "HloModule p\nf {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] "
+      "add(a, b)\n}\nENTRY main {\n  x = f32[1,8,17,1000] parameter(0)\n  z = f32[] constant(0)\n"
+      "  ROOT r = f32[1,7,17,996] reduce-window(x, z), window={size=1x2x1x5}, to_apply=f\n}\n");
+}
+
 TEST(Pooling, WindowOverChannelsIsRefused) {
   GraphBuilder graph("test");
   const Tensor image = graph.parameter("image", hlo::array_shape(ElementType::kF32, {2, 4, 4, 8}));

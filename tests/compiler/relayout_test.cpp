@@ -3,6 +3,8 @@
 #include <functional>
 
 #include "tests/compiler/elementwise_check.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/frontend/graph_builder.h"
 
@@ -391,6 +393,34 @@ TEST(Relayout, RowsBecomeRowsOfAnyOtherLength) {
   // As two moves between rows and vectors, see above: a row of either side takes 25 cycles at most.
   EXPECT_LT(check(reshape({8, 128, 257}, {8, 257, 128})).cycles, 8 * (128 + 257) * 25 + 10000);
   EXPECT_LT(check(reshape({8, 257, 128}, {8, 128, 257})).cycles, 8 * (128 + 257) * 25 + 10000);
+}
+
+/// The estimate by which a reshape's way is chosen, where the HBM does not bound it: rows that are
+/// split and joined, in groups that begin with a tile and that do not, moved in alike pieces,
+/// appended and cut.
+TEST(Relayout, AReshapeTakesAsLongAsItsEstimate) {
+  const auto shape_of = [](const Extents& extents) {
+    hlo::Shape shape = hlo::array_shape(ElementType::kF32, extents);
+    shape.layout = compiler::row_major_layout(shape.type, shape.rank());
+    return shape;
+  };
+  compiler::Target fast;
+  fast.hbm_bytes_per_cycle = 1e9;
+  for (const auto& [from, to] :
+       std::vector<std::pair<Extents, Extents>>{{{64, 200, 3}, {64, 600}},
+                                                {{960, 6, 2}, {20, 576}},
+                                                {{400, 384}, {400, 6, 64}},
+                                                {{4096, 33}, {4096 * 33}},
+                                                {{1024, 257}, {2056, 128}},
+                                                {{1000, 257}, {257, 1000}},
+                                                {{40, 500, 130}, {20000, 130}}}) {
+    const double estimate = compiler::reshape_cycles(shape_of(from), shape_of(to), fast);
+    EXPECT_NEAR(
+        static_cast<double>(check(reshape(from, to)).cycles) / (estimate - compiler::kKernelCycles),
+        1, 0.4)
+        << testing::PrintToString(from) << testing::PrintToString(to) << " " << estimate;
+  }
+  EXPECT_EQ(compiler::reshape_cycles(shape_of({6, 16, 130}), shape_of({96, 130}), {}), 0);
 }
 
 TEST(Relayout, LargeVectorsAreCutIntoSlabs) {

@@ -253,18 +253,29 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
   for (std::size_t d = 0; d < pooling.window.size(); ++d) {
     if (!is_trivial(pooling.window[d])) order.push_back(static_cast<std::int64_t>(d));
   }
+  // Columns of the image and of the windows stand in VMEM, as many rows as a window needs and the
+  // next one adds, a tile of each pixel; of a gradient the sums and results, too.
+  const bool scatters = pooling.opcode == hlo::HloOpcode::kSelectAndScatter;
+  const auto fit = [&](std::int64_t rows_of_window, std::int64_t columns) {
+    const auto along = static_cast<std::size_t>(columns);
+    const std::int64_t tiles = (scatters ? 3 : 1) * rows_of_window *
+                                   (image.dimensions[along] + 2 * pooling.window[along].size) +
+                               2 * windows.dimensions[along];
+    return 4096 * tiles <= static_cast<std::int64_t>(vmem_bytes / 16 * 15);
+  };
   if (order.size() == 1) {
-    const auto along = static_cast<std::size_t>(order[0]);
     for (std::int64_t d = 0; d + 1 < image.rank(); ++d) {
       if (d == order[0] || image.dimensions[static_cast<std::size_t>(d)] != 1) continue;
-      // A tile of each: the image and the windows twice, of a gradient the sums and results, too.
-      const bool scatters = pooling.opcode == hlo::HloOpcode::kSelectAndScatter;
-      const std::int64_t tiles =
-          (scatters ? 6 : 2) * (image.dimensions[along] + 2 * pooling.window[along].size) +
-          2 * windows.dimensions[along];
-      const bool fits = 4096 * tiles <= static_cast<std::int64_t>(vmem_bytes / 16 * 15);
-      order.insert(fits ? order.begin() : order.end(), d);
+      order.insert(fit(2, order[0]) ? order.begin() : order.end(), d);
       break;
+    }
+  } else if (order.size() == 2) {
+    const auto rows_of_window = [&](std::int64_t d) {
+      const hlo::WindowDimension& w = pooling.window[static_cast<std::size_t>(d)];
+      return (w.size - 1) * w.window_dilation + 1 + w.stride;
+    };
+    if (!fit(rows_of_window(order[0]), order[1]) && fit(rows_of_window(order[1]), order[0])) {
+      std::swap(order[0], order[1]);
     }
   }
   for (std::int64_t d = 0; d < image.rank(); ++d) {

@@ -50,6 +50,10 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
                          const hlo::HloInstruction& instruction, const Target& target);
 
+/// Cycles that the kernel of a reshape takes between arrays in row-major order, by its own counts
+/// and by the bytes that pass; 0 where nothing moves.
+double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target);
+
 /// Whether there is one for a reduce-window or select-and-scatter of arrays that lie like this.
 bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& computation,
                         const hlo::HloInstruction& instruction, const Target& target);

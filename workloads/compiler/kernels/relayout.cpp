@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/constant_word.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout_boxes.h"
@@ -77,6 +80,12 @@ SlabArray rows_of_items(SlabArray array) {
                                : std::vector<std::int64_t>{matrices, rows, lanes};
   array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
   return array;
+}
+
+/// Elements of an index of the outermost dimension; of a vector, of a row of its tiles.
+std::int64_t elements_of_index(const SlabArray& array) {
+  return array.shape.rank() < 2 ? 128
+                                : array.shape.element_count() / array.shape.dimensions.front();
 }
 
 /// Lowers one instruction.
@@ -258,13 +267,9 @@ LoweredKernel Relayout::lower_reshape() {
   };
   SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
   SlabArray target = rows_of_items(as_it_lies(result(0)));
-  // Elements of an index of the dimension that is cut; of a vector, of a row of its tiles.
   const std::int64_t elements = instruction_.shape.element_count();
-  const auto per_index = [elements](const SlabArray& array) {
-    return array.shape.rank() < 2 ? 128 : elements / array.shape.dimensions.front();
-  };
-  source.of_index = per_index(source);
-  target.of_index = per_index(target);
+  source.of_index = elements_of_index(source);
+  target.of_index = elements_of_index(target);
   const auto lower_slabs = [&](std::int64_t lanes) {
     return emit_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
   };
@@ -315,6 +320,30 @@ LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computa
     refuse(computation, instruction, "expected f32, s32, u32 or bf16");
   }
   return Relayout(computation, in_order_of_operand(computation, instruction), target).lower();
+}
+
+double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
+  const SlabArray source = rows_of_items(as_it_lies({0, from})),
+                  result = rows_of_items(as_it_lies({1, to}));
+  TileArray before{{}, {}, tiled_extents(source.shape)},
+      behind{{}, {}, tiled_extents(result.shape)};
+  if (before.extents == behind.extents) return 0;
+  // Of the smallest slab that begins with a tile on both sides.
+  std::int64_t slab = 1;
+  const auto tile = [](const TileArray& array) { return array.rank() == 2 ? 8 : 1; };
+  for (const auto& [array, of] : {std::pair(&before, &source), std::pair(&behind, &result)}) {
+    slab = std::lcm(slab, tile(*array) * elements_of_index(*of));
+  }
+  const std::int64_t elements = from.element_count();
+  const std::int64_t slabs = std::max<std::int64_t>(1, elements / slab);
+  if (slabs > 1) {
+    before.extents.front() = slab / elements_of_index(source);
+    behind.extents.front() = slab / elements_of_index(result);
+  }
+  const double bytes = static_cast<double>(from.padded_bytes() + to.padded_bytes());
+  return kKernelCycles +
+         std::max(bytes / target.hbm_bytes_per_cycle,
+                  static_cast<double>(slabs) * ElementMover::reshape_cycles(before, behind));
 }
 
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "sim/base/ceil_divide.h"
@@ -74,6 +77,8 @@ class ElementMover {
   /// the other, eight rows at a time; small ones piece by piece of what both have in one row; else
   /// by way of rows of 128 lanes, which are the elements one behind the other, in scratch.
   void reshape(const TileArray& source, const TileArray& target);
+  /// Cycles of that, of its ways one by one measured on this kernel.
+  static double reshape_cycles(const TileArray& source, const TileArray& target);
   /// VMEM rows of scratch for that.
   static std::int64_t reshape_scratch(const TileArray& source, const TileArray& target);
   void use_scratch(VmemRegion region) { scratch_ = region; }
@@ -133,7 +138,8 @@ class ElementMover {
   /// shifted by rotations, to or from eight places by the stride of the store or load; long rows in
   /// groups of lanes, a loop of alike ones. False where the arrays do not lie so.
   bool reshape_rows(const TileArray& source, const TileArray& target);
-  static bool splits_rows(const TileArray& source, const TileArray& target);
+  /// What this takes; none: false.
+  static std::optional<double> split_cycles(const TileArray& source, const TileArray& target);
   LaneSeam seam_at(Index lane);
   VReg across(const LaneSeam& seam, VReg here, VReg next);
   struct RowGroup;
@@ -156,7 +162,11 @@ class ElementMover {
   /// Pieces of lanes that stand in one row of a tile on both sides, each between the same lanes and
   /// its rows as far apart: up to eight by one load, rotation and store.
   struct PieceRows;
-  bool copy_pieces(const TileArray& source, const TileArray& target, std::int64_t elements);
+  /// By the lanes from, to and behind which they stand.
+  using Pieces = std::map<std::array<std::int64_t, 3>, std::vector<PieceRows>>;
+  /// Few of them, or none.
+  static std::optional<Pieces> pieces_between(const TileArray& source, const TileArray& target);
+  bool copy_pieces(const TileArray& source, const TileArray& target);
   void copy_rows_of(const PieceRows& rows, const TileArray& source, const TileArray& target);
 
   /// In one piece of straight code: the way through the rotations of one is longer than what they

@@ -145,10 +145,10 @@ struct ElementMover::PieceRows {
   }
 };
 
-bool ElementMover::copy_pieces(const TileArray& source, const TileArray& target,
-                               std::int64_t elements) {
-  using Lanes = std::array<std::int64_t, 3>;
-  std::map<Lanes, std::vector<PieceRows>> pieces;
+std::optional<ElementMover::Pieces> ElementMover::pieces_between(const TileArray& source,
+                                                                 const TileArray& target) {
+  const std::int64_t elements = std::min(elements_of(source), elements_of(target));
+  Pieces pieces;
   std::size_t looked_at = 0, all = 0;
   for (std::int64_t element = 0; element < elements;) {
     const ElementPlace from = element_place(source, element), to = element_place(target, element);
@@ -159,13 +159,19 @@ bool ElementMover::copy_pieces(const TileArray& source, const TileArray& target,
     std::vector<PieceRows>& alike = pieces[{from.lane, to.lane, end}];
     if (alike.empty() || !alike.back().extend(from.row, to.row)) {
       alike.push_back({from.row, to.row, 1, 0, 0, from.lane, to.lane, end});
-      if (++all > kMostPieceRows) return false;
+      if (++all > kMostPieceRows) return std::nullopt;
     }
-    if (++looked_at > kMostLookedAt) return false;
+    if (++looked_at > kMostLookedAt) return std::nullopt;
     element += count;
   }
+  return pieces;
+}
+
+bool ElementMover::copy_pieces(const TileArray& source, const TileArray& target) {
+  const std::optional<Pieces> pieces = pieces_between(source, target);
+  if (!pieces) return false;
   std::size_t made = 0;
-  for (const auto& [lanes, alike] : pieces) {
+  for (const auto& [lanes, alike] : *pieces) {
     for (const PieceRows& rows : alike) {
       copy_rows_of(rows, source, target);
       if (++made % kPieceRowsOfABlock == 0) builder_.new_block();
@@ -196,13 +202,46 @@ void ElementMover::copy_rows_of(const PieceRows& rows, const TileArray& source,
   if (rows.count % 8 != 0) one({{}, rows.count / 8 * 8}, rows.count % 8);
 }
 
+double ElementMover::reshape_cycles(const TileArray& source, const TileArray& target) {
+  constexpr double kTile = 1.5, kRow = 9, kPiece = 8, kCutRow = 13, kCutTile = 6, kAppendedRow = 16;
+  const auto rows = [](const TileArray& array) {
+    const std::int64_t lanes = array.extents.back();
+    return static_cast<double>(elements_of(array) / lanes *
+                               ceil_divide(array.lane_tiles(), std::int64_t{8}));
+  };
+  if (source.extents.back() == target.extents.back()) {
+    // Matrices go in tiles, those of long rows in columns of 128 lanes.
+    const auto in_tiles = [](const TileArray& array) {
+      return array.rank() == 2 || array.extents[array.rank() - 2] % 8 == 0;
+    };
+    return in_tiles(source) || in_tiles(target)
+               ? kTile * static_cast<double>(std::max(source.tiles(), target.tiles()))
+               : kRow * rows(source);
+  }
+  if (const std::optional<double> split = split_cycles(source, target)) return *split;
+  if (const std::optional<Pieces> pieces = pieces_between(source, target)) {
+    std::int64_t registers = 0;
+    for (const auto& [lanes, alike] : *pieces) {
+      for (const PieceRows& rows : alike) registers += ceil_divide(rows.count, std::int64_t{8});
+    }
+    return kPiece * static_cast<double>(registers);
+  }
+  const auto cut = [&](const TileArray& array) {
+    return (array.extents.back() % 128 == 0 ? kCutTile : kCutRow) * rows(array);
+  };
+  const auto append = [&](const TileArray& array) {
+    return (array.extents.back() % 128 == 0 ? kCutTile : kAppendedRow) * rows(array);
+  };
+  return (is_linear(source) ? 0 : append(source)) + (is_linear(target) ? 0 : cut(target));
+}
+
 void ElementMover::reshape(const TileArray& source, const TileArray& target) {
   if (reshape_matrices(source, target)) return;
   // An array in rows of lanes goes on to the end of its last tile, the other one does not.
   const std::int64_t elements = std::min(elements_of(source), elements_of(target));
   const std::int64_t lanes = source.extents.back();
   if (lanes == target.extents.back()) return copy_rows_in_order(source, target, elements / lanes);
-  if (reshape_rows(source, target) || copy_pieces(source, target, elements)) return;
+  if (reshape_rows(source, target) || copy_pieces(source, target)) return;
   if (reshape_linear(source, target)) return;
   const TileArray between{scratch_, {}, {scratch_.rows, 128}};
   TPU_CHECK(reshape_linear(source, between) && reshape_linear(between, target),
@@ -211,7 +250,7 @@ void ElementMover::reshape(const TileArray& source, const TileArray& target) {
 
 std::int64_t ElementMover::reshape_scratch(const TileArray& source, const TileArray& target) {
   const bool has_way = source.extents.back() == target.extents.back() || is_linear(source) ||
-                       is_linear(target) || splits_rows(source, target);
+                       is_linear(target) || split_cycles(source, target);
   if (has_way) return 0;
   // Up to eight rows behind the last one are loaded or stored for none of their lanes.
   return round_up(ceil_divide(elements_of(source), std::int64_t{128}) + 8, std::int64_t{8});

@@ -191,8 +191,22 @@ void ElementMover::join_row_group(const RowGroup& group) {
       [&](std::size_t i) { return builder_.load(group.deep_at(group.pieces[i])); }, store);
 }
 
-bool ElementMover::splits_rows(const TileArray& source, const TileArray& target) {
-  return split_of(source, target) || split_of(target, source);
+std::optional<double> ElementMover::split_cycles(const TileArray& source, const TileArray& target) {
+  // Where a group begins at any lane its first and last tiles have masks made for them.
+  constexpr double kPiece = 8, kGroup = 70, kShiftedPiece = 50;
+  const std::optional<Split> apart = split_of(source, target);
+  const std::optional<Split> split = apart ? apart : split_of(target, source);
+  if (!split) return std::nullopt;
+  const TileArray& flat = apart ? source : target;
+  const std::int64_t rows = flat.extents[flat.rank() - 2];
+  const auto tiles = static_cast<double>(split->items / rows * ceil_divide(rows, std::int64_t{8}));
+  const auto groups = static_cast<double>(split->groups),
+             pieces = static_cast<double>(split->pieces.size());
+  const bool shifted = split->groups > 1 && split->group_lanes % isa::kLanes != 0;
+  const double rest =
+      split->rest.empty() ? 0 : kGroup + kPiece * static_cast<double>(split->rest.size());
+  const double group = shifted ? kShiftedPiece * pieces : kGroup + kPiece * pieces;
+  return tiles * (groups * group + rest);
 }
 
 bool ElementMover::reshape_rows(const TileArray& source, const TileArray& target) {
@@ -224,7 +238,10 @@ bool ElementMover::reshape_rows(const TileArray& source, const TileArray& target
           place.lane};
       apart ? split_row_group(group) : join_row_group(group);
     };
-    repeat(split.groups, [&](Index number) { move(number, split.pieces, split.group_lanes); });
+    const auto pieces = static_cast<std::int64_t>(split.pieces.size());
+    repeat(
+        split.groups, [&](Index number) { move(number, split.pieces, split.group_lanes); },
+        std::max<std::int64_t>(1, 2 * kTilesAtOnce / pieces));
     if (split.rest.empty()) return;
     const std::int64_t moved = split.groups * split.group_lanes;
     move({{}, split.groups}, split.rest, flat.extents.back() - moved);

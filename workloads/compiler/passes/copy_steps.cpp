@@ -1,11 +1,14 @@
 #include "workloads/compiler/passes/copy_steps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
 #include "isa/instruction.h"
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
@@ -37,11 +40,12 @@ class CopySteps {
   void split_copy(InstructionId id);
   void split_concatenation(InstructionId id);
   void split_reshape(InstructionId id);
-  void split_pad(InstructionId id);
+  void split_box(InstructionId id);
   bool is_large(const hlo::Shape& shape) const {
     return static_cast<std::uint64_t>(shape.padded_bytes()) >= target_.vmem_bytes / 8;
   }
-  bool has_kernel(const HloInstruction& copy);
+  bool has_kernel(const HloInstruction& copy) { return has_kernel(entry_, copy); }
+  bool has_kernel(const hlo::Computation& computation, const HloInstruction& copy);
 
   hlo::Module& module_;
   hlo::Computation& entry_;
@@ -49,11 +53,11 @@ class CopySteps {
   std::map<std::string, bool> known_;
 };
 
-bool CopySteps::has_kernel(const HloInstruction& copy) {
+bool CopySteps::has_kernel(const hlo::Computation& computation, const HloInstruction& copy) {
   std::string key = std::string(hlo::to_string(copy.opcode)) + to_string(copy.shape);
-  for (InstructionId operand : copy.operands) key += " " + to_string(entry_.at(operand).shape);
+  for (InstructionId operand : copy.operands) key += " " + to_string(computation.at(operand).shape);
   const auto [entry, is_new] = known_.emplace(key, true);
-  if (is_new) entry->second = has_relayout_kernel(module_, entry_, copy, target_);
+  if (is_new) entry->second = has_relayout_kernel(module_, computation, copy, target_);
   return entry->second;
 }
 
@@ -61,7 +65,10 @@ void CopySteps::visit(InstructionId id) {
   if (entry_.at(id).opcode == HloOpcode::kCopy) split_copy(id);
   if (entry_.at(id).opcode == HloOpcode::kConcatenate) split_concatenation(id);
   if (entry_.at(id).opcode == HloOpcode::kReshape) split_reshape(id);
-  if (entry_.at(id).opcode == HloOpcode::kPad) split_pad(id);
+  const HloOpcode opcode = entry_.at(id).opcode;
+  if (opcode == HloOpcode::kPad || opcode == HloOpcode::kSlice || opcode == HloOpcode::kReverse) {
+    split_box(id);
+  }
 }
 
 void CopySteps::split_copy(InstructionId id) {
@@ -114,40 +121,153 @@ std::vector<std::int64_t> rows_as_matrices(std::vector<std::int64_t> extents) {
   return extents;
 }
 
-void CopySteps::split_reshape(InstructionId id) {
-  const HloInstruction whole = entry_.at(id);
-  const hlo::Shape source = entry_.at(whole.operands[0]).shape;
-  if (whole.shape.rank() < 2 || source.rank() < 2) return;
-  if ((!is_large(source) && !is_large(whole.shape)) || has_kernel(whole)) return;
-  const bool is_source = source.dimensions.back() > whole.shape.dimensions.back();
-  HloInstruction first = whole, second = whole;
-  first.name += ".step";
-  first.shape = hlo::array_shape(
-      whole.shape.type, rows_as_matrices(is_source ? source.dimensions : whole.shape.dimensions));
-  first.shape.layout = row_major_layout(first.shape.type, first.shape.rank());
-  const bool begins = has_kernel(first);
-  second.operands = {append(entry_, std::move(first))};
-  if (begins && has_kernel(second)) entry_.at(id) = std::move(second);
+/// Shapes by whose way one array of elements may become another: matrices whose rows are those of
+/// some dimensions of either, the elements one behind the other, and each row a matrix by itself.
+std::vector<hlo::Shape> shapes_between(const hlo::Shape& from, const hlo::Shape& to) {
+  constexpr std::int64_t kLongestRow = 1 << 17;
+  const std::int64_t elements = from.element_count();
+  std::vector<std::int64_t> rows{isa::kLanes};
+  for (const hlo::Shape* shape : {&from, &to}) {
+    std::int64_t lanes = 1;
+    for (std::size_t d = shape->dimensions.size(); d-- > 0;) {
+      lanes *= shape->dimensions[d];
+      if (lanes <= kLongestRow) rows.push_back(lanes);
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  std::vector<hlo::Shape> shapes;
+  if (hlo::byte_size(from.type) == 4) shapes.push_back(hlo::array_shape(from.type, {elements}));
+  for (std::int64_t lanes : rows) {
+    if (elements % lanes == 0) {
+      shapes.push_back(hlo::array_shape(from.type, {elements / lanes, lanes}));
+    }
+  }
+  for (const hlo::Shape* shape : {&from, &to}) {
+    if (shape->rank() < 2) continue;
+    shapes.push_back(hlo::array_shape(from.type, rows_as_matrices(shape->dimensions)));
+  }
+  for (hlo::Shape& shape : shapes) shape.layout = row_major_layout(shape.type, shape.rank());
+  return shapes;
 }
 
-void CopySteps::split_pad(InstructionId id) {
+/// A reshape goes by way of other shapes where its own kernel takes much longer, or does not exist:
+/// the way of the fewest cycles, as the kernel estimates them.
+void CopySteps::split_reshape(InstructionId id) {
+  constexpr double kWorthSteps = 0.7;
   const HloInstruction whole = entry_.at(id);
-  if (whole.shape.rank() < 2 || !is_large(whole.shape) || has_kernel(whole)) return;
-  std::vector<std::size_t> padded;  ///< From the outermost dimension on.
-  for (std::int64_t d : major_to_minor(whole.shape)) {
-    const hlo::PaddingDimension& p = whole.padding[static_cast<std::size_t>(d)];
-    if (p.low != 0 || p.high != 0 || p.interior != 0) padded.push_back(static_cast<std::size_t>(d));
+  const hlo::Shape source = entry_.at(whole.operands[0]).shape;
+  const auto in_row_major = [](const hlo::Shape& shape) {
+    return shape.layout == row_major_layout(shape.type, shape.rank());
+  };
+  if (!in_row_major(source) || !in_row_major(whole.shape) || source.element_count() == 0) return;
+  const bool exists = (!is_large(source) && !is_large(whole.shape)) || has_kernel(whole);
+  const double alone = reshape_cycles(source, whole.shape, target_);
+  const double passes = static_cast<double>(source.padded_bytes() + whole.shape.padded_bytes()) /
+                        target_.hbm_bytes_per_cycle;
+  if (exists && alone <= 2 * (passes + kKernelCycles)) return;
+  std::vector<hlo::Shape> shapes = shapes_between(source, whole.shape);
+  shapes.insert(shapes.begin(), source);
+  shapes.push_back(whole.shape);
+  // The shortest way to each shape, by way of those that were reached.
+  const std::size_t end = shapes.size() - 1;
+  std::vector<double> cycles(shapes.size(), HUGE_VAL);
+  std::vector<std::size_t> before(shapes.size(), 0);
+  std::vector<bool> is_done(shapes.size(), false);
+  cycles[0] = 0;
+  const auto is_step = [&](std::size_t from, std::size_t to) {
+    HloInstruction step = whole;
+    step.shape = shapes[to];
+    hlo::Computation alone_in;
+    HloInstruction operand;
+    operand.opcode = HloOpcode::kParameter;
+    operand.shape = shapes[from];
+    step.operands = {append(alone_in, std::move(operand))};
+    return has_kernel(alone_in, step);
+  };
+  for (std::size_t round = 0; round < shapes.size(); ++round) {
+    std::size_t nearest = end;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (!is_done[i] && cycles[i] < cycles[nearest]) nearest = i;
+    }
+    if (nearest == end || is_done[nearest]) break;
+    is_done[nearest] = true;
+    for (std::size_t i = 1; i < shapes.size(); ++i) {
+      if (is_done[i] || (nearest == 0 && i == end && !exists)) continue;
+      const double sum = cycles[nearest] + reshape_cycles(shapes[nearest], shapes[i], target_);
+      if (sum >= cycles[i] || !is_step(nearest, i)) continue;
+      cycles[i] = sum;
+      before[i] = nearest;
+    }
   }
-  if (padded.size() < 2) return;
+  if (cycles[end] == HUGE_VAL || (exists && cycles[end] > kWorthSteps * alone)) return;
+  std::vector<std::size_t> way;
+  for (std::size_t at = before[end]; at != 0; at = before[at]) way.push_back(at);
+  InstructionId operand = whole.operands[0];
+  for (auto at = way.rbegin(); at != way.rend(); ++at) {
+    HloInstruction step = whole;
+    step.name += ".step" + std::to_string(at - way.rbegin());
+    step.shape = shapes[*at];
+    step.operands = {operand};
+    operand = append(entry_, std::move(step));
+  }
+  entry_.at(id).operands[0] = operand;
+}
+
+/// Whether a pad, slice or reverse moves anything along a dimension.
+bool moves_along(const HloInstruction& box, const hlo::Shape& source, std::size_t d) {
+  if (box.opcode == HloOpcode::kReverse) {
+    return contains(box.dimensions, static_cast<std::int64_t>(d));
+  }
+  if (box.opcode == HloOpcode::kSlice) return box.shape.dimensions[d] != source.dimensions[d];
+  const hlo::PaddingDimension& p = box.padding[d];
+  return p.low != 0 || p.high != 0 || p.interior != 0;
+}
+
+/// Along that dimension the box leaves everything where it is.
+void leave_in_place(HloInstruction& box, const hlo::Shape& source, std::size_t d) {
+  box.shape.dimensions[d] = source.dimensions[d];
+  if (box.opcode == HloOpcode::kReverse) {
+    const auto dimension = static_cast<std::int64_t>(d);
+    box.dimensions.erase(std::find(box.dimensions.begin(), box.dimensions.end(), dimension));
+  } else if (box.opcode == HloOpcode::kSlice) {
+    hlo::SliceBounds& slice = box.slice.edit();
+    slice.starts[d] = 0;
+    slice.limits[d] = source.dimensions[d];
+    if (!slice.strides.empty()) slice.strides[d] = 1;
+  } else {
+    box.padding[d] = {};
+  }
+}
+
+/// A kernel cuts its arrays along a dimension that stays in place: the outermost one that moves
+/// does so in a step of its own, of what grows the last one.
+void CopySteps::split_box(InstructionId id) {
+  const HloInstruction whole = entry_.at(id);
+  const hlo::Shape source = entry_.at(whole.operands[0]).shape;
+  if (whole.shape.rank() < 2) return;
+  if ((!is_large(source) && !is_large(whole.shape)) || has_kernel(whole)) return;
+  std::vector<std::size_t> moved;  ///< From the outermost dimension on.
+  for (std::int64_t d : major_to_minor(whole.shape)) {
+    const auto dimension = static_cast<std::size_t>(d);
+    if (moves_along(whole, source, dimension)) moved.push_back(dimension);
+  }
+  if (moved.size() < 2) return;
+  const bool outermost_first = whole.opcode != HloOpcode::kPad;
   HloInstruction first = whole;
-  first.name += ".step";
-  first.padding[padded[0]] = {};
-  first.shape.dimensions[padded[0]] = entry_.at(whole.operands[0]).shape.dimensions[padded[0]];
+  first.name += ".step" + std::to_string(moved.size());
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    if ((i == 0) != outermost_first) leave_in_place(first, source, moved[i]);
+  }
+  const hlo::Shape between = first.shape;
   const InstructionId step = append(entry_, std::move(first));
   HloInstruction& last = entry_.at(id);
-  for (std::size_t i = 1; i < padded.size(); ++i) last.padding[padded[i]] = {};
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    if ((i == 0) == outermost_first) leave_in_place(last, between, moved[i]);
+  }
   last.operands[0] = step;
   visit(step);
+  visit(id);
 }
 
 }  // namespace
