@@ -191,6 +191,25 @@ TEST(ConvolutionBlocks, ReadARowOfPixelsOnEachSideOfAWindowOfThree) {
   EXPECT_EQ(wide.plan.rows_apart, 0U);
 }
 
+/// A window of one pixel between pixels of padding is read where it stands: a block reads as many
+/// pixels as it has results.
+TEST(ConvolutionBlocks, ReadAsManyPixelsAsResultsWithAPaddedWindowOfOne) {
+  ConvolutionProblem problem;
+  for (compiler::SpatialDimension& each : problem.spatial) {
+    each.input = 8;
+    each.window = each.padding = 1;
+    each.output = 10;
+  }
+  problem.rows = problem.columns = problem.contracted = 128;
+  ConvolutionTiling tiling;
+  tiling.block_y = tiling.pixels_x = 10;
+  const ConvolutionSizes sizes(problem, tiling, Target());
+  EXPECT_EQ(sizes.shift_y, -1);
+  EXPECT_EQ(sizes.shift_x, -1);
+  EXPECT_EQ(sizes.slab_y, 10U);
+  EXPECT_EQ(sizes.slab_x, 10U);
+}
+
 /// Behind the first result each has its buffers, and where it is packed a place to wait in.
 TEST(ConvolutionBlocks, SeveralResultsHaveTheirBuffersAndThoseThatAreRoundedTheirSums) {
   ConvolutionProblem problem;
@@ -222,7 +241,6 @@ TEST(ConvolutionBlocks, WithTheBatchInTheLanesOddTilesOfFurtherResultsWait) {
   problem.rows = 128;
   problem.contracted = 8;
   for (compiler::SpatialDimension& each : problem.spatial) each.input = each.output = 4;
-  problem.has_epilogue = true;
   for (const std::uint32_t columns : {2U, 3U}) {
     problem.columns = 8 * columns;
     compiler::LanesTiling tiling;
@@ -234,6 +252,10 @@ TEST(ConvolutionBlocks, WithTheBatchInTheLanesOddTilesOfFurtherResultsWait) {
       problem.result_types = std::move(results);
       return compiler::LanesSizes(problem, tiling, patches, Target());
     };
+    problem.has_epilogue = false;  // Sums that are the results lie nowhere else.
+    const compiler::LanesSizes plain = sizes({ElementType::kF32});
+    EXPECT_EQ(plain.plan.rows_apart, plain.moving_rows);
+    problem.has_epilogue = true;
     const std::uint64_t one = sizes({ElementType::kF32}).plan.vmem_rows();
     const compiler::LanesSizes both = sizes({ElementType::kF32, ElementType::kBf16});
     const std::uint64_t tiles = std::uint64_t{columns} * 2 * 4;

@@ -62,6 +62,27 @@ TEST(ScanForms, LongScansHaveAKernel) {
             rounded);
 }
 
+/// A scan this short is a sum along the rows of matrices, and what follows from sums alone is
+/// computed in their kernel. A result with the number of its lane is not, however many operations
+/// stand between it and the sum.
+TEST(ScanForms, WhatIsFarBehindAScanHasAKernel) {
+  for (const int cosines : {1, 8, 20}) {
+    std::string text =
+        "HloModule far\nbody {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+        "  ROOT c = f32[] add(a, b)\n}\nENTRY main {\n  x = f32[3,22] parameter(0)\n"
+        "  i = f32[] constant(0)\n"
+        "  y0 = f32[3,22] reduce-window(x, i), window={size=1x22 pad=0_0x21_0}, to_apply=body\n";
+    for (int n = 0; n < cosines; ++n) {
+      text += "  y" + std::to_string(n + 1) + " = f32[3,22] cosine(y" + std::to_string(n) + ")\n";
+    }
+    text +=
+        "  lane = f32[3,22] iota(), iota_dimension=1\n"
+        "  ROOT r = f32[3,22] multiply(y" +
+        std::to_string(cosines) + ", lane)\n}\n";
+    check_hlo(text);
+  }
+}
+
 /// One block: it comes, two passes over its registers with a load and a store a cycle, it leaves.
 TEST(ScanForms, AScanTakesTwoPasses) {
   for (const MachineParams& machine : {v2_8(), MachineParams{}}) {

@@ -102,11 +102,20 @@ bool SumsInKernels::is_column_value(InstructionId root, const FusionDraft& draft
 }
 
 std::vector<InstructionId> SumsInKernels::column_results(const FusionDraft& draft) const {
+  std::set<InstructionId> made_of_sums;
+  for (InstructionId id : draft.inside) {
+    const std::vector<InstructionId>& operands = at(id).operands;
+    const bool reads_one =
+        hlo::is_elementwise(at(id).opcode) &&
+        std::any_of(operands.begin(), operands.end(),
+                    [&](InstructionId operand) { return made_of_sums.count(operand) != 0; });
+    if (reduces_rows_only(id) || reads_one) made_of_sums.insert(id);
+  }
   std::vector<InstructionId> found;
   std::copy_if(draft.roots.begin(), draft.roots.end(), std::back_inserter(found),
                [&](InstructionId root) {
                  return !is_plain_reduce(at(root)) && extent_text(at(root).shape) != draft.extent &&
-                        is_made_of_column_sum(root);
+                        made_of_sums.count(root) != 0;
                });
   return found;
 }
