@@ -139,9 +139,10 @@ def copy_sources(folder, unneeded):
 
 def configure(tree, build, units):
     """File by file for who asks how each is compiled; as units to be built: half of the time, and in the same folder
-    those that hold no mutant come out of the cache. With -O1: half of what -O3 takes, and most tests are short."""
+    those that hold no mutant come out of the cache. With -O1: half of what -O3 takes, and most tests are short; it makes
+    gcc 12 take a set std::optional of a file beside mutated ones for unset, which is no error then."""
     command = ["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-               "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG",
+               "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG -Wno-error=maybe-uninitialized",
                "-DTPUSIM_TESTS=ON", "-DTPUSIM_BENCH=OFF", "-DTPUSIM_FEWER_UNITS=" + ("ON" if units else "OFF")]
     if shutil.which("mold"):
         command.append("-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=mold")
