@@ -244,8 +244,8 @@ void ElementMover::reshape(const TileArray& source, const TileArray& target) {
   if (reshape_rows(source, target) || copy_pieces(source, target)) return;
   if (reshape_linear(source, target)) return;
   const TileArray between{scratch_, {}, {scratch_.rows, 128}};
-  TPU_CHECK(reshape_linear(source, between) && reshape_linear(between, target),
-            "rows of 128 lanes become any others");
+  const bool moved = reshape_linear(source, between) && reshape_linear(between, target);
+  TPU_CHECK(moved, "rows of 128 lanes become any others");
 }
 
 std::int64_t ElementMover::reshape_scratch(const TileArray& source, const TileArray& target) {
