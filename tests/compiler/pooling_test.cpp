@@ -129,6 +129,25 @@ TEST(Pooling, LongWindows) {
   check(Kind::kGradient, ElementType::kBf16, {3, 10, 10, 20}, {9, 1, 4, 4});
 }
 
+/// A window's rows, their sums and the places of as many columns stand in scalar registers at
+/// once; of one row more they are a loop.
+TEST(Pooling, GradientsOfWindowsOfManyRowsFindRegisters) {
+  for (const std::int64_t size : {6, 7, 8}) {
+    for (const std::int64_t stride : {std::int64_t{1}, size}) {
+      check(Kind::kGradient, ElementType::kF32, {3, 3 * size, 3 * size, 3}, {size, stride, 0, 0});
+      check(Kind::kGradient, ElementType::kBf16, {3, 3 * size, 3 * size, 3}, {size, stride, 0, 0});
+    }
+  }
+  const std::string functions =
+      "HloModule p\nge {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] "
+      "compare(a, b), direction=GE\n}\nf {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+      "  ROOT c = f32[] add(a, b)\n}\n";
+  check_hlo(functions +
+            "ENTRY main {\n  x = f32[128,7,36,3] parameter(0)\n  s = f32[128,1,33,3] parameter(1)\n"
+            "  z = f32[] constant(0)\n  ROOT r = f32[128,7,36,3] select-and-scatter(x, s, z), "
+            "window={size=1x7x4x1 stride=1x7x1x1}, select=ge, scatter=f\n}\n");
+}
+
 TEST(Pooling, PixelsThatDoNotFitAreCutIntoChunks) {
   compiler::Target small;
   small.vmem_bytes = 640 << 10;

@@ -16,8 +16,9 @@ using isa::Opcode;
 constexpr std::uint32_t kLowest = 0xff800000U;        ///< Minus infinity.
 constexpr std::uint32_t kLowestPacked = 0xff80ff80U;  ///< Two of them.
 constexpr std::int64_t kMostRegisters = 8;  ///< Of a pixel's chunk: straight code per pixel.
-/// Rows of a window in straight code, each with a scalar register; more of them are a loop.
-constexpr std::int64_t kMostStraightRows = 8;
+/// Rows of a window in straight code, each with a scalar register, and of its sums with another;
+/// more of them are a loop.
+constexpr std::int64_t kMostStraightRows = 8, kMostStraightRowsWithSums = 6;
 /// Columns of a window that a scatter reads before it writes the first.
 constexpr std::int64_t kMostColumnsAtOnce = 8;
 
@@ -355,7 +356,8 @@ void SelectAndScatterKernel::where_windows(Index window, const std::function<voi
 
 void SelectAndScatterKernel::emit_row(Index buffer) {
   std::vector<SReg> image_rows, sums;
-  for (std::int64_t i = 0; i < plan_.rows.size && plan_.rows.size <= kMostStraightRows; ++i) {
+  const bool straight = plan_.rows.size <= kMostStraightRowsWithSums;
+  for (std::int64_t i = 0; straight && i < plan_.rows.size; ++i) {
     image_rows.push_back(rows_->row({{}, i * plan_.rows.dilation}));
     sums.push_back(sums_->row({{}, i * plan_.rows.dilation}));
   }
