@@ -282,6 +282,16 @@ TEST(Machine, ABlockOfWordsEndsInTheHalfOfItsCore) {
   }
 }
 
+/// A loop of four cycles a trip, of as many as %s2 says.
+constexpr const char* kTrips = R"(
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)";
+
 TEST(Dma, SmemTablesAreReadWithValuesOff) {
   // The trip count of the loop stands in HBM.
   isa::Program program = program_of(R"(
@@ -289,13 +299,7 @@ kernel top
   { dma.hbm_to_smem 40, 1, 1024, 1 }
   { dma.done.wait 1, 1 }
   { %s2 = sld [smem:$0x402] }
-  { %s1 = smov 0 }
-loop:
-  { %s1 = sadd.s32 %s1, 1 }
-  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
-  { sbr.rel (%p1) target = loop }
-  { %s3 = smov 0 }
-)");
+)" + std::string(kTrips));
   isa::Buffer table;
   table.granule = 40;
   table.data = {0, 0, 17};
@@ -322,13 +326,7 @@ kernel top
   { dma.hbm_to_smem 40, 1, 2048, 1 }
   { dma.done.wait 1, 1 }
   { %s2 = sld [smem:$0x802] }
-  { %s1 = smov 0 }
-loop:
-  { %s1 = sadd.s32 %s1, 1 }
-  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
-  { sbr.rel (%p1) target = loop }
-  { %s3 = smov 0 }
-)";
+)" + kTrips;
   };
   const std::uint64_t of_17 = run(program_of(text("$0x402"))).cycles;
   // Without the store the word is the 0 that SMEM begins with: one trip of four cycles in place of

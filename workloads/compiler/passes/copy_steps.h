@@ -9,12 +9,13 @@ namespace tpu::compiler {
 /// change places with outer ones, all of them long) becomes two: first all dimensions but the one
 /// in the lanes come into their places, then that one. A concatenation of more arrays than a kernel
 /// has addresses for, or than fit VMEM together, becomes one of two halves, each of which is one. A
-/// reshape of which no part fits VMEM (a few long rows, which tiles hold together) makes a matrix
-/// of each of the longer rows first or last, so that they come one by one. A pad along all long
-/// dimensions, of which no part stays in place, leaves the outermost one to a second pad.
+/// pad, slice or reverse that moves along all long dimensions, of which no part stays in place,
+/// moves along the outermost one in a step of its own. A reshape between arrays in row-major order,
+/// of any size, goes by way of the shapes that take the fewest cycles by the kernel's estimate,
+/// where its own kernel takes more than twice what its bytes do, or does not exist.
 ///
-/// Needs: layouts, find_bitcasts. Leaves: copies, concatenations, reshapes and pads of large arrays
-/// that kernels take, where there are such.
+/// Needs: layouts, find_bitcasts. Leaves: copies, concatenations, reshapes, pads, slices and
+/// reverses that kernels take, where there are such.
 void split_large_copies(hlo::Module& module, const Target& target);
 
 }  // namespace tpu::compiler
