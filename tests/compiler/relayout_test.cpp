@@ -6,6 +6,7 @@
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/relayout_mover.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::relayout_test {
@@ -421,6 +422,17 @@ TEST(Relayout, AReshapeTakesAsLongAsItsEstimate) {
         << testing::PrintToString(from) << testing::PrintToString(to) << " " << estimate;
   }
   EXPECT_EQ(compiler::reshape_cycles(shape_of({6, 16, 130}), shape_of({96, 130}), {}), 0);
+}
+
+/// The elements one behind the other in rows of 128, and eight rows that are touched for none of
+/// their lanes; in whole tiles. None where one side is such rows, or has rows of the other's.
+TEST(Relayout, ScratchHoldsAllElements) {
+  const auto rows = [](const Extents& from, const Extents& to) {
+    return compiler::ElementMover::reshape_scratch({{}, {}, from}, {{}, {}, to});
+  };
+  EXPECT_EQ(rows({1000, 257}, {257, 1000}), (257000 / 128 + 1 + 8 + 7) / 8 * 8);
+  EXPECT_EQ(rows({1000, 257}, {2008, 128}), 0);
+  EXPECT_EQ(rows({64, 600}, {64, 200, 3}), 0);
 }
 
 TEST(Relayout, LargeVectorsAreCutIntoSlabs) {
