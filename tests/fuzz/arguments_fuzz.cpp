@@ -3,10 +3,11 @@
 
 #include "sim/app/arguments.h"
 #include "sim/base/error.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/text_mutator.h"
 
 /// The words of a command line, one a line.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   static std::ostringstream help;
   help.str("");
   std::streambuf* const terminal = std::cout.rdbuf(help.rdbuf());
@@ -18,5 +19,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const tpu::UsageError&) {
   }
   std::cout.rdbuf(terminal);
-  return 0;
 }

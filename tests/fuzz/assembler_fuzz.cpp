@@ -4,6 +4,7 @@
 #include "isa/program_text.h"
 #include "models/machine.h"
 #include "sim/base/error.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/text_mutator.h"
 
 namespace {
@@ -24,7 +25,7 @@ void run(tpu::isa::Program program, bool values) {
 }  // namespace
 
 /// A text assembles to a program that runs, or that is refused, or that fails as programs do.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const tpu::isa::Program program =
@@ -33,9 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         });
     std::size_t bundles = 0;
     for (const tpu::isa::Kernel& kernel : program.kernels) bundles += kernel.bundles.size();
-    if (bundles == 0 || bundles > 2000) return 0;
+    if (bundles == 0 || bundles > 2000) return;
     run(program, size % 2 == 0);
   } catch (const tpu::UserError&) {
   }
-  return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "tests/fuzz/edits.h"
+#include "tests/fuzz/one_input.h"
 #include "workloads/xla/captured_folder.h"
 
 namespace {
@@ -71,8 +72,7 @@ class Folder {
 }  // namespace
 
 /// A captured folder with some changes is linked or refused.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   static Folder folder;
   folder.link({data, size});
-  return 0;
 }

@@ -1,10 +1,11 @@
 #include "sim/base/error.h"
 #include "sim/config/configuration.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/text_mutator.h"
 
 /// A configuration file; behind a line "====" the values of --set, one a line. It is a machine
 /// whose file reads back, or it is refused.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   using namespace tpu::config;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const std::size_t end = text.find("\n====\n");
@@ -20,10 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(configuration);
     printed = to_toml(configuration);
   } catch (const tpu::UserError&) {
-    return 0;
+    return;
   }
   // What we print of a machine that passed check() is a configuration: no mistake of a user is
   // left.
   parse_configuration(printed, "printed.toml");
-  return 0;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs one fuzzer: fuzz.sh PROGRAM KIND SECONDS [FOLDER]. It begins with the seeds of its kind and with what was found
-# before, and ends with an error at the first crash, leak of a bug's exception, input of more than 10 s (2 s of a machine that has nothing else to do) or 1 GB; the
-# input stands in FOLDER then. What reaches new code is kept in FOLDER, too (a temporary one when none is given).
+# before, and ends with an error at the first crash, leak of a bug's exception, input of more than 2 s of processor time
+# (one_input.cpp), of 60 s on the wall or of 1 GB; the input stands in FOLDER then. What reaches new code is kept in
+# FOLDER, too (a temporary one when none is given).
 set -euo pipefail
 program=$1 kind=$2 seconds=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +14,7 @@ fi
 mkdir -p "$folder/corpus"
 known=()
 for each in "$here/seeds/$kind" "$here/found/$kind"; do [[ -d "$each" ]] && known+=("$each"); done
-options=(-max_total_time="$seconds" -timeout=10 -report_slow_units=2 -rss_limit_mb=1024 -malloc_limit_mb=900 -print_final_stats=1
+options=(-max_total_time="$seconds" -timeout=60 -report_slow_units=2 -rss_limit_mb=1024 -malloc_limit_mb=900 -print_final_stats=1
          -artifact_prefix="$folder/")
 # HDF5 asks for more than it touches.
 [[ "$kind" == hdf5 ]] && options+=(-malloc_limit_mb=100000000)

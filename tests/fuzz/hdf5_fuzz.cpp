@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "tests/fuzz/edits.h"
 #include "tests/fuzz/memory_file.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/traces/synthetic_record.h"
 #include "traces/perfetto.h"
 #include "traces/program_file.h"
@@ -105,9 +106,9 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 /// The first byte says which file: a compiled program or the results of a run; the others change
 /// it. What is read is run, or exported.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   static tpu::fuzz::MemoryFile file;
-  if (size == 0) return 0;
+  if (size == 0) return;
   const bool is_run = data[0] % 2 == 1;
   std::string text = right_file(is_run);
   tpu::fuzz::Edits edits(data + 1, size - 1);
@@ -125,5 +126,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const tpu::UserError&) {
   }
-  return 0;
 }

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "sim/base/error.h"
+#include "tests/fuzz/one_input.h"
 #include "workloads/hlo/hlo_reader.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
@@ -119,7 +120,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 }
 
 /// An HloModuleProto is a module that can be printed, or it is refused.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   using namespace tpu::hlo;
   try {
     const Module module = read_hlo("f.pb", {reinterpret_cast<const char*>(data), size});
@@ -127,5 +128,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     to_string(module);
   } catch (const tpu::WorkloadError&) {
   }
-  return 0;
 }

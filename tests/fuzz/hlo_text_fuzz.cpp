@@ -1,9 +1,10 @@
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/reads_back.h"
 #include "tests/fuzz/text_mutator.h"
 #include "workloads/hlo/hlo_reader.h"
 
 /// A text is a module that prints as a text that reads to the same text, or it is refused.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   using namespace tpu::hlo;
   try {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -12,5 +13,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     tpu::fuzz::expect_reads_back(module);
   } catch (const tpu::WorkloadError&) {
   }
-  return 0;
 }

@@ -1,9 +1,10 @@
 #include "isa/listing/listing_reader.h"
 #include "sim/base/error.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/text_mutator.h"
 
 /// The two listings of a kernel, with a line "====" between them.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::size_t end = text.find("\n====\n");
   const std::string_view packed = end == std::string_view::npos ? "" : text.substr(end + 6);
@@ -14,5 +15,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                            data[0] % 2 == 0 ? &unknown : nullptr);
   } catch (const tpu::WorkloadError&) {
   }
-  return 0;
 }

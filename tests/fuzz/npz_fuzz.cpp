@@ -1,9 +1,10 @@
 #include "sim/base/error.h"
 #include "tests/fuzz/memory_file.h"
+#include "tests/fuzz/one_input.h"
 #include "traces/npz.h"
 
 /// An archive, or the image of one array: read or refused; what was read can be written.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   using namespace tpu::traces;
   static tpu::fuzz::MemoryFile file;
   try {
@@ -12,12 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       for (const auto& [name, array] : read_npz(file.path())) {
         if (array.element_count() < 100000) to_doubles(array);
       }
-      return 0;
+      return;
     }
     const NpzArray array = parse_npy({data, data + size}, "f.npy");
     const NpzArray again = parse_npy(npy_image(array), "again.npy");
     if (again.bytes != array.bytes || again.dimensions != array.dimensions) std::abort();
   } catch (const tpu::WorkloadError&) {
   }
-  return 0;
 }

@@ -1,10 +1,11 @@
 #include "sim/base/error.h"
 #include "sim/config/scenario.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/text_mutator.h"
 
 /// A scenario file; behind a line "====" the values of --between, one a line. It is a scenario
 /// whose epochs and loops hold a step at least, or it is refused.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   using namespace tpu::config;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const std::size_t end = text.find("\n====\n");
@@ -23,5 +24,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const tpu::UserError&) {
   }
-  return 0;
 }

@@ -1,6 +1,7 @@
 #include "sim/base/error.h"
 #include "sim/config/configuration.h"
 #include "sim/sweep/sweep_plan.h"
+#include "tests/fuzz/one_input.h"
 #include "tests/fuzz/text_mutator.h"
 
 namespace {
@@ -26,7 +27,7 @@ void make_machine(const std::vector<std::string>& words) {
 }  // namespace
 
 /// A sweep file is refused, or points with a command line each, of which shares take each once.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void tpu::fuzz::one_input(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     const tpu::sweep::Plan plan = tpu::sweep::parse_plan(text, "f.toml", names());
@@ -41,5 +42,4 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   } catch (const tpu::UserError&) {
   }
-  return 0;
 }

@@ -705,6 +705,40 @@ TEST(Execute, EveryInstructionOfTheTableExecutesOrFaultsAsTheProgramsMistake) {
   }
 }
 
+/// Without a case of its own an instruction would do what the last one of its kind does: smov,
+/// scmp.ge.s32, vmin.xlane.
+TEST(Execute, EveryInstructionOfTheTableHasAMeaningOfItsOwn) {
+  constexpr std::uint32_t kValues[] = {0, 1, 5, 40, 0x80000000, 0x3f800000, 0xbfc00000, 0x7f800000};
+  const auto differs = [&](const auto& of, const auto& other) {
+    for (const std::uint32_t a : kValues) {
+      for (const std::uint32_t b : kValues) {
+        if (of(a, b) != other(a, b)) return true;
+      }
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < kOpcodeCount; ++i) {
+    const OpcodeInfo& row = info(static_cast<Opcode>(i));
+    SCOPED_TRACE(row.text);
+    if (row.unit == UnitKind::kScalar && row.signature.substr(0, 3) == "s=s") {
+      EXPECT_EQ(differs([&](auto a, auto b) { return scalar_result(row.opcode, a, b); },
+                        [](auto a, auto) { return a; }),
+                row.opcode != Opcode::kSmov);
+    }
+    if (compares_scalars(row.opcode)) {
+      EXPECT_EQ(differs([&](auto a, auto b) { return scalar_comparison(row.opcode, a, b); },
+                        [](auto a, auto b) { return scalar_comparison(Opcode::kScmpGeS32, a, b); }),
+                row.opcode != Opcode::kScmpGeS32);
+    }
+    if (row.unit == UnitKind::kXlu && row.queue == Queue::kXlu && row.signature == "=v") {
+      BundleRunner core;
+      core.run("{ %v1 = vlaneseq }{ %v1 = vcvt.s32.f32 %v1 }{ %v1 = vsub.f32 1.0, %v1 }{ " +
+               opcode_text(row.opcode, 0) + " %v1 }{ %v2 = vpop.xlane.xlu0 }");
+      EXPECT_EQ(core.number(2, 0, 0) != -126, row.opcode != Opcode::kVminXlane);
+    }
+  }
+}
+
 TEST(Execute, RandomBitsAreThoseOfXorshift128Plus) {
   // A generator with the state 1, 2: the sum is drawn, then x = 1 ^ 1 << 23 gives the next state
   // 2, x ^ 2 ^ x >> 18 = 2^23 + 1 + 2 + 32.
