@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "isa/bundle_check.h"
 #include "isa/opcode_table.h"
@@ -90,7 +91,36 @@ class RandomProgram {
     return in;
   }
 
-  Opcode opcode() { return static_cast<Opcode>(below(static_cast<std::uint32_t>(kOpcodeCount))); }
+  /// Each as likely. A new row of the table takes the place of others where it is drawn alone: what
+  /// a seed gives is otherwise what it was.
+  Opcode opcode() {
+    const std::uint64_t drawn = engine_();
+    std::uint64_t most = 0;
+    Opcode chosen = Opcode::kCount;
+    for (std::size_t i = 0; i < kOpcodeCount; ++i) {
+      std::uint64_t lot = (seed_of(static_cast<Opcode>(i)) ^ drawn << 32) * 0x9e3779b97f4a7c15u;
+      lot = (lot ^ lot >> 29) * 0xbf58476d1ce4e5b9u;
+      lot ^= lot >> 32;
+      if (chosen != Opcode::kCount && lot <= most) continue;
+      most = lot;
+      chosen = static_cast<Opcode>(i);
+    }
+    return chosen;
+  }
+
+  /// A number that an instruction keeps where rows of the table are added.
+  static std::uint32_t seed_of(Opcode opcode) {
+    static const std::vector<std::uint32_t> seeds = [] {
+      std::vector<std::uint32_t> all(kOpcodeCount, 2166136261U);  // FNV-1a.
+      for (std::size_t i = 0; i < kOpcodeCount; ++i) {
+        for (const char letter : info(static_cast<Opcode>(i)).text) {
+          all[i] = (all[i] ^ static_cast<std::uint8_t>(letter)) * 16777619U;
+        }
+      }
+      return all;
+    }();
+    return seeds[static_cast<std::size_t>(opcode)];
+  }
 
   /// A kernel whose bundles fit the slots and whose branches stay inside.
   Kernel kernel(std::uint32_t bundles) {
