@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "tests/compiler/elementwise_check.h"
+#include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -172,7 +173,42 @@ Move reverse(const Extents& input, const Extents& dimensions) {
 TEST(Relayout, ReversalOfRowsAndMajors) {
   check(reverse({3, 4, 10, 50}, {0, 1}));
   check(reverse({4, 21, 150}, {0, 1}));
-  EXPECT_THROW(check(reverse({4, 21, 150}, {2})), WorkloadError);
+}
+
+/// Lanes and rows that fill their tiles, one of them, or neither; a part of one tile.
+TEST(Relayout, ReversalOfLanes) {
+  for (const std::int64_t rows : {8, 16, 13, 1}) {
+    for (const std::int64_t lanes : {128, 384, 300, 2600, 5, 1}) {
+      check(reverse({2, rows, lanes}, {2}));
+      check(reverse({2, rows, lanes}, {1, 2}));
+    }
+  }
+  check(reverse({3, 21, 150}, {0, 1, 2}), ElementType::kBf16);
+  check(reverse({5, 16, 256}, {0, 2}), ElementType::kBf16);
+}
+
+/// A tile of eight rows takes one permutation, or two where its lanes stand in two tiles of the
+/// source: each keeps the unit for 8 cycles. The rows of the tile take none.
+TEST(Relayout, AReversedTileTakesThePermutationsOfItsSources) {
+  for (const Extents& along : {Extents{1}, Extents{0, 1}}) {
+    const std::uint64_t aligned = check(reverse({512, 1024}, along)).cycles;
+    EXPECT_GE(aligned, 64U * 8 * 8);
+    EXPECT_LT(aligned, 64 * 8 * 8 * 1.2 + 1500);
+    const std::uint64_t shifted = check(reverse({512, 1000}, along)).cycles;
+    EXPECT_GE(shifted, 64 * 8 * 8 * 2 * 0.9);
+    EXPECT_LT(shifted, 64 * 8 * 8 * 2 * 1.2 + 1500);
+  }
+}
+
+/// Neighbours stay neighbours: no other order is asked for, nothing is copied.
+TEST(Relayout, AnArrayIsReversedAsItLies) {
+  for (const std::string along : {"{0,1,2}", "{2}", "{1,2}"}) {
+    const CompiledRun run = check_hlo(
+        "HloModule m\nENTRY main {\n  x = f32[40,20,130] parameter(0)\n"
+        "  ROOT r = f32[40,20,130] reverse(x), dimensions=" +
+        along + "\n}\n");
+    EXPECT_EQ(run.program.kernels.size(), 2U) << along;
+  }
 }
 
 /// The edges of reflected images: rows of 70 tiles of four granules, in two DMAs each way, for each

@@ -422,6 +422,19 @@ VReg KernelBuilder::rotate_lanes(VReg a, ScalarOperand lanes) {
   return result<RegisterFile::kVector>(node(Opcode::kVpopPermute));
 }
 
+void KernelBuilder::set_lane_pattern(VReg pattern) {
+  Node push = node(Opcode::kVsetPatternPermute);
+  push.sources[0] = source(VectorOperand(pattern));
+  append(push);
+}
+
+VReg KernelBuilder::permute_lanes(VReg a) {
+  Node push = node(Opcode::kVperm);
+  push.sources[0] = source(VectorOperand(a));
+  append(push);
+  return result<RegisterFile::kVector>(node(Opcode::kVpopPermute));
+}
+
 void KernelBuilder::transpose_push(VReg a, std::uint32_t width, std::uint32_t number,
                                    std::uint32_t count) {
   const Opcode opcode = number + 1 == count ? Opcode::kVxposeEnd

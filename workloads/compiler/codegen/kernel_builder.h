@@ -178,6 +178,10 @@ class KernelBuilder {
   VReg lane_max(VReg a);
   VReg lane_min(VReg a);
   VReg rotate_lanes(VReg a, ScalarOperand lanes);  ///< Towards higher lanes.
+  /// From here on lane l of a permutation is the operand's lane `pattern`[l] modulo 128, in each
+  /// sublane by its own pattern.
+  void set_lane_pattern(VReg pattern);
+  VReg permute_lanes(VReg a);
   /// One push of a transposition of `count` registers (8 count rows); after the last one
   /// `width` / 8 results can be popped in order.
   void transpose_push(VReg a, std::uint32_t width, std::uint32_t number, std::uint32_t count);

@@ -123,6 +123,7 @@ std::int32_t UnitState::earliest(const Node& node) const {
     return std::max(queue.ready.front(), queue.last_pop + interval);
   }
   if (row.unit == UnitKind::kMxu) return earliest_mxu(node);
+  if (node.opcode == Opcode::kVsetPatternPermute) return last_xlu_push_ + 1;
   switch (row.queue) {
     case Queue::kXlu:
       return std::max(last_xlu_push_ + interval, room(xlu_, xlu_entries_, "XLU"));
@@ -183,6 +184,7 @@ void UnitState::issue(const Node& node, std::int32_t cycle) {
     return;
   }
   if (row.unit == UnitKind::kMxu) return issue_mxu(node, cycle);
+  if (node.opcode == Opcode::kVsetPatternPermute) last_xlu_push_ = cycle;
   if (row.queue == Queue::kNone) return;
   if (row.queue == Queue::kTranspose) return issue_transpose(node, cycle);
   Fifo& queue = fifo(node);

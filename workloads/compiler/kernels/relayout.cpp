@@ -154,8 +154,8 @@ LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
   const bool is_linear = instruction_.shape.rank() < 2;
   for (const Box& box : boxes) {
     const Box::Dimension& lanes = box.dimensions.back();
-    if (lanes.step != 1 || lanes.spread != 1) {
-      refuse("expected no steps and no reversal along the minor dimension");
+    if (std::abs(lanes.step) != 1 || lanes.spread != 1) {
+      refuse("expected no steps along the minor dimension");
     }
   }
   const bool fills = instruction_.opcode == HloOpcode::kPad;

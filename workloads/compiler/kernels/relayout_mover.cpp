@@ -72,6 +72,11 @@ Index ElementMover::row_of(const TileArray& array, const Position& position) {
   return add(builder_, tile, modulo_power_of_two(builder_, row, 3));
 }
 
+Index ElementMover::negative(Index index) {
+  if (index.is_constant()) return {{}, -index.offset};
+  return {builder_.sub(0, to_operand(builder_, index)), 0};
+}
+
 void ElementMover::fill(const TileArray& array, std::uint32_t word) {
   fill_tiles(builder_, array.region, array.begin, array.tiles(), word, 8);
 }
@@ -130,7 +135,14 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
   merge_rows(source, target, box);
   const std::size_t rank = source.rank();
   const Box::Dimension& rows = box.dimensions[rank - 2];
-  const bool whole_tiles = rows.step == 1 && rows.spread == 1;
+  const bool whole_tiles = std::abs(rows.step) == 1 && rows.spread == 1;
+  const Box::Dimension& lanes = box.dimensions.back();
+  if (lanes.step < 0) {
+    const VReg turned =
+        builder_.vector(Opcode::kVsubS32, static_cast<std::uint32_t>((lanes.from + lanes.to) % 128),
+                        builder_.lane_sequence());
+    builder_.set_lane_pattern(turned);
+  }
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i + (whole_tiles ? 2 : 1) < rank; ++i) {
     counts.push_back(box.dimensions[i].extent);
@@ -141,11 +153,7 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const Box::Dimension& d = box.dimensions[i];
       Index distance = multiply(builder_, place[i], std::abs(d.step));
-      if (d.step < 0) {
-        distance = distance.is_constant()
-                       ? Index{{}, -distance.offset}
-                       : Index{builder_.sub(0, to_operand(builder_, distance)), 0};
-      }
+      if (d.step < 0) distance = negative(distance);
       from[i] = distance.plus(d.from);
       to[i] = multiply(builder_, place[i], d.spread).plus(d.to);
     }
@@ -177,17 +185,23 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
 }
 
 /// The rows of a box in tiles of the target: each takes its rows from one tile of the source or
-/// from two.
+/// from two, backwards where they are reversed.
 void ElementMover::move_row_tiles(const TileArray& source, const TileArray& target,
                                   const Position& from, const Position& to, const Box& box) {
   const Box::Dimension& rows = box.dimensions[source.rank() - 2];
-  const std::int64_t tiles_apart = ElementMover::floor_divide(rows.from - rows.to, 8);
-  const std::int64_t rows_apart = rows.from - rows.to - 8 * tiles_apart;
+  const bool turns = rows.step < 0;
+  const std::int64_t distance = turns ? rows.from + rows.to : rows.from - rows.to;
+  const std::int64_t tiles_apart = ElementMover::floor_divide(distance, 8);
+  const std::int64_t rows_apart = distance - 8 * tiles_apart;
+  const int of_upper = turns ? 0xff >> (7 - rows_apart) : 0xff >> rows_apart;
   const auto one = [&](Index tile, std::uint8_t mask) {
-    const auto upper = static_cast<std::uint8_t>(mask & (0xff >> rows_apart));
-    const auto lower = static_cast<std::uint8_t>(mask & ~(0xff >> rows_apart));
-    const Index first = tile_of(source, from, tile.plus(tiles_apart)).plus(rows_apart);
-    const Index second = tile_of(source, from, tile.plus(tiles_apart + 1)).plus(rows_apart - 8);
+    const auto upper = static_cast<std::uint8_t>(mask & of_upper);
+    const auto lower = static_cast<std::uint8_t>(mask & ~of_upper);
+    const Index near = turns ? negative(tile) : tile;
+    const Index first = tile_of(source, from, near.plus(tiles_apart)).plus(rows_apart);
+    const Index second = tile_of(source, from, near.plus(tiles_apart + (turns ? -1 : 1)))
+                             .plus(rows_apart + (turns ? 8 : -8));
+    const std::int32_t stride = turns ? -1 : 1;
     const Index there = tile_of(target, to, tile);
     move_lanes(
         box.dimensions.back(),
@@ -195,11 +209,12 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
           const Index right = multiply(builder_, lane_tile, 8);
           VReg value;
           if (upper != 0) {
-            value = builder_.load(at(source.region, add(builder_, first, right)).mask(upper));
+            value = builder_.load(
+                at(source.region, add(builder_, first, right)).stride(stride).mask(upper));
           }
           if (lower != 0) {
-            const VReg rest =
-                builder_.load(at(source.region, add(builder_, second, right)).mask(lower));
+            const VReg rest = builder_.load(
+                at(source.region, add(builder_, second, right)).stride(stride).mask(lower));
             value = value ? builder_.or_(value, rest) : rest;
           }
           return value;
@@ -264,15 +279,36 @@ void ElementMover::shift_tile(std::int64_t lanes_apart, std::int64_t first_lane,
   store(mask, value);
 }
 
+/// The same backwards: the last of those lanes from `load(0)`, those before them from `load(-1)`.
+/// move_box() has set the pattern, by which lane l is lane `seam` - l.
+void ElementMover::turn_tile(std::int64_t seam, std::int64_t first_lane, std::int64_t end_lane,
+                             const std::function<VReg(int)>& load,
+                             const std::function<void(MReg, VReg)>& store) {
+  VReg value;
+  if (first_lane <= seam) value = builder_.permute_lanes(load(0));
+  if (end_lane > seam + 1) {
+    const VReg before = builder_.permute_lanes(load(-1));
+    value = value ? builder_.select(lanes_between(0, seam + 1), value, before) : before;
+  }
+  store(lanes_between(first_lane, end_lane), value);
+}
+
 /// The lanes of a box in tiles of the target.
 void ElementMover::move_lanes(const Box::Dimension& lanes, const Load& load, const Store& store) {
-  TPU_CHECK(lanes.step == 1 && lanes.spread == 1, "lanes move without steps");
-  const std::int64_t tiles_apart = ElementMover::floor_divide(lanes.from - lanes.to, 128);
-  const std::int64_t lanes_apart = lanes.from - lanes.to - 128 * tiles_apart;
+  TPU_CHECK(std::abs(lanes.step) == 1 && lanes.spread == 1, "lanes move without steps");
+  const bool turns = lanes.step < 0;
+  const std::int64_t distance = turns ? lanes.from + lanes.to : lanes.from - lanes.to;
+  const std::int64_t tiles_apart = ElementMover::floor_divide(distance, 128);
+  const std::int64_t lanes_apart = distance - 128 * tiles_apart;
   const std::int64_t end = lanes.to + lanes.extent;
   const auto one = [&](Index tile, std::int64_t first_lane, std::int64_t end_lane) {
-    const Index near = tile.plus(tiles_apart);
+    const Index near = (turns ? negative(tile) : tile).plus(tiles_apart);
     const auto load_tile = [&](int next) { return load(near.plus(next)); };
+    if (turns) {
+      turn_tile(lanes_apart, first_lane, end_lane, load_tile,
+                [&](MReg mask, VReg value) { store(tile, mask, value); });
+      return;
+    }
     shift_tile(lanes_apart, first_lane, end_lane, load_tile,
                [&](MReg mask, VReg value) { store(tile, mask, value); });
   };

@@ -68,7 +68,8 @@ class ElementMover {
   void unpack(TileMemory& memory, VmemRegion packed, Index begin, const TileArray& array);
   void pack(TileMemory& memory, const TileArray& array, VmemRegion packed, Index begin);
 
-  /// Copies a box; its dimensions are those of both arrays. Along the minor one steps are 1.
+  /// Copies a box; its dimensions are those of both arrays. Along the minor one steps are 1, or -1:
+  /// lanes are turned by a permutation, eight rows by the stride of the load.
   void move_box(TileArray source, TileArray target, Box box);
   /// Target dimension i is source dimension permutation[i].
   void transpose(const TileArray& source, const TileArray& target,
@@ -118,6 +119,10 @@ class ElementMover {
   void shift_tile(std::int64_t lanes_apart, std::int64_t first_lane, std::int64_t end_lane,
                   const std::function<VReg(int)>& load,
                   const std::function<void(MReg, VReg)>& store);
+  void turn_tile(std::int64_t seam, std::int64_t first_lane, std::int64_t end_lane,
+                 const std::function<VReg(int)>& load,
+                 const std::function<void(MReg, VReg)>& store);
+  Index negative(Index index);
   static std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
     return a >= 0 ? a / b : -((b - 1 - a) / b);
   }

@@ -164,9 +164,13 @@ Id GraphEditor::take(Id value, std::int64_t dimension, std::int64_t start_at, st
 
 Id GraphEditor::reverse(Id value, std::int64_t dimension) {
   if (dimensions(value)[static_cast<std::size_t>(dimension)] == 1) return value;
+  return reverse(value, Extents{dimension});
+}
+
+Id GraphEditor::reverse(Id value, const Extents& along) {
   HloInstruction made =
       start(HloOpcode::kReverse, {value}, hlo::array_shape(shape(value).type, dimensions(value)));
-  made.dimensions = {dimension};
+  made.dimensions = along;
   return append_instruction(std::move(made));
 }
 

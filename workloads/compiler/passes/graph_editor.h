@@ -48,6 +48,7 @@ class GraphEditor {
   Id take(Id value, std::int64_t dimension, std::int64_t start, std::int64_t count,
           std::int64_t step, double fill = 0);
   Id reverse(Id value, std::int64_t dimension);
+  Id reverse(Id value, const Extents& along);
   Id pad(Id value, Id filling, const std::vector<hlo::PaddingDimension>& padding);
   Id concatenate(const std::vector<Id>& parts, std::int64_t dimension);
   Id convert(Id value, hlo::ElementType type);

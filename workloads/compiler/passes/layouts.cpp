@@ -36,17 +36,14 @@ Layout layout_of(ElementType type, const Order& order) {
 }
 
 /// Whether elements that were neighbours along a dimension are none after the operation, or the
-/// other way round.
+/// other way round. (What is reversed has the neighbours that it had.)
 bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
   const auto d = static_cast<std::size_t>(dimension);
-  const std::vector<std::int64_t>& reversed = instruction.dimensions;
   switch (instruction.opcode) {
     case HloOpcode::kSlice:
       return !instruction.slice->strides.empty() && instruction.slice->strides[d] != 1;
     case HloOpcode::kPad:
       return instruction.padding[d].interior != 0;
-    case HloOpcode::kReverse:
-      return std::find(reversed.begin(), reversed.end(), dimension) != reversed.end();
     default:
       return false;
   }
@@ -414,7 +411,7 @@ void LayoutAssignment::make_parts_fit() {
   }
 }
 
-/// Slices with a stride, pads between elements and reversals leave the lanes as they are: another
+/// Slices with a stride and pads between elements leave the lanes as they are: another
 /// dimension becomes the minor one, the longest.
 void LayoutAssignment::make_steps_fit() {
   const std::size_t count = computation_.instructions.size();

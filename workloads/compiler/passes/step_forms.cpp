@@ -17,7 +17,8 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-/// The dimensions that a slice, pad or reverse steps through other than one by one.
+/// The dimensions that a slice or pad steps through other than one by one, or along which a vector
+/// is reversed.
 std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) {
   std::vector<std::int64_t> stepped;
   const std::vector<std::int64_t>& extents = instruction.shape.dimensions;
@@ -30,9 +31,7 @@ std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) 
     } else if (instruction.opcode == HloOpcode::kPad) {
       steps = instruction.padding[d].interior != 0;
     } else if (instruction.opcode == HloOpcode::kReverse) {
-      const auto& reversed = instruction.dimensions;
-      steps =
-          extents[d] > 1 && std::find(reversed.begin(), reversed.end(), number) != reversed.end();
+      steps = extents.size() == 1 && extents[d] > 1;
     }
     if (steps) stepped.push_back(number);
   }
@@ -73,7 +72,7 @@ Id Steps::as_rows(Id vector, std::int64_t width, bool pads_low) {
 
 Id Steps::reversed(Id vector) {
   const std::int64_t length = edit_.dimensions(vector)[0];
-  const Id rows = edit_.reverse(edit_.reverse(as_rows(vector, isa::kLanes, true), 0), 1);
+  const Id rows = edit_.reverse(as_rows(vector, isa::kLanes, true), {0, 1});
   const std::int64_t all = edit_.shape(rows).element_count();
   return edit_.slice(edit_.reshape(rows, {all}), {0}, {length});
 }
@@ -112,9 +111,7 @@ void Steps::split(Id id) {
   Id value = step.operands[0];
   const std::size_t rank = edit_.dimensions(value).size();
   if (step.opcode == HloOpcode::kReverse) {
-    if (rank == 1) return edit_.finish(reversed(value));
-    for (std::size_t d = 0; d < rank; ++d)
-      value = edit_.reverse(value, static_cast<std::int64_t>(d));
+    return edit_.finish(reversed(value));
   } else if (step.opcode == HloOpcode::kSlice) {
     if (rank == 1) {
       return edit_.finish(
