@@ -144,5 +144,23 @@ TEST(CopySteps, AReshapeGoesByTheShapesThatTakeTheLeast) {
   cycles("2,256,65,31", "1031680");
 }
 
+/// The result in row-major order fills two of eight rows and one of 128 lanes. By way of what its
+/// first dimension has in the lanes a tenth of one pass over that is plenty; each element is read
+/// and written at least. The copies around belong to the way.
+TEST(CopySteps, FewRowsAndLanesGoOutOfTheTiles) {
+  const auto expect_few_cycles = [](const std::string& from, const std::string& to, double elements,
+                                    double tiles) {
+    const std::string text = "HloModule m\nENTRY main {\n  x0 = f32[" + from +
+                             "] parameter(0)\n  x = f32[" + from + "] negate(x0)\n  r = f32[" + to +
+                             "] reshape(x)\n  ROOT q = f32[" + to + "] negate(r)\n}\n";
+    const auto cycles = static_cast<double>(check_hlo(text).result.cycles);
+    constexpr double kBytesPerCycle = 490;
+    EXPECT_GT(cycles, 2 * 4 * elements / kBytesPerCycle) << to;
+    EXPECT_LT(cycles, 4096 * tiles / kBytesPerCycle / 10) << to;
+  };
+  expect_few_cycles("127,192,17", "204,1016,2,1", 127 * 192 * 17, 204 * 1016);
+  expect_few_cycles("204,1016,2,1", "127,192,17", 127 * 192 * 17, 204 * 1016);
+}
+
 }  // namespace
 }  // namespace tpu::test::copy_steps_test

@@ -188,15 +188,18 @@ TEST(Relayout, ReversalOfLanes) {
 }
 
 /// A tile of eight rows takes one permutation, or two where its lanes stand in two tiles of the
-/// source: each keeps the unit for 8 cycles. The rows of the tile take none.
+/// source: each keeps the unit for 8 cycles, and the last one of 16 tiles is waited for. The rows
+/// of the tile take none.
 TEST(Relayout, AReversedTileTakesThePermutationsOfItsSources) {
+  constexpr double kTiles = 64 * 8;
+  const double waits = kTiles / 16 * compiler::Target{}.xlu_latency_cycles;
   for (const Extents& along : {Extents{1}, Extents{0, 1}}) {
-    const std::uint64_t aligned = check(reverse({512, 1024}, along)).cycles;
-    EXPECT_GE(aligned, 64U * 8 * 8);
-    EXPECT_LT(aligned, 64 * 8 * 8 * 1.2 + 1500);
-    const std::uint64_t shifted = check(reverse({512, 1000}, along)).cycles;
-    EXPECT_GE(shifted, 64 * 8 * 8 * 2 * 0.9);
-    EXPECT_LT(shifted, 64 * 8 * 8 * 2 * 1.2 + 1500);
+    for (const auto& [lanes, permutations] :
+         {std::pair(1024, kTiles), std::pair(1000, 2 * kTiles - 64)}) {
+      const auto cycles = static_cast<double>(check(reverse({512, lanes}, along)).cycles);
+      EXPECT_GE(cycles, permutations * 8);
+      EXPECT_LT(cycles, 1.1 * (permutations * 8 + waits) + 500);
+    }
   }
 }
 
@@ -446,6 +449,9 @@ TEST(Relayout, AReshapeTakesAsLongAsItsEstimate) {
   for (const auto& [from, to] :
        std::vector<std::pair<Extents, Extents>>{{{64, 200, 3}, {64, 600}},
                                                 {{960, 6, 2}, {20, 576}},
+                                                {{6656, 16}, {256, 416}},
+                                                {{256, 416}, {6656, 16}},
+                                                {{4000, 24}, {250, 384}},
                                                 {{400, 384}, {400, 6, 64}},
                                                 {{4096, 33}, {4096 * 33}},
                                                 {{1024, 257}, {2056, 128}},
@@ -458,6 +464,39 @@ TEST(Relayout, AReshapeTakesAsLongAsItsEstimate) {
         << testing::PrintToString(from) << testing::PrintToString(to) << " " << estimate;
   }
   EXPECT_EQ(compiler::reshape_cycles(shape_of({6, 16, 130}), shape_of({96, 130}), {}), 0);
+}
+
+/// The same of copies to another order: rows that stay, whole tiles of them and single ones, blocks
+/// that are turned, full and nearly empty, of both types.
+TEST(Relayout, ACopyTakesAsLongAsItsEstimate) {
+  compiler::Target fast;
+  fast.hbm_bytes_per_cycle = 1e9;
+  const std::vector<std::int64_t> before{2, 1, 0};
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const auto& [extents, behind] :
+         std::vector<std::pair<Extents, std::vector<std::int64_t>>>{{{64, 24, 128}, {2, 0, 1}},
+                                                                    {{40, 30, 200}, {2, 0, 1}},
+                                                                    {{24, 64, 130}, {2, 1, 0}},
+                                                                    {{4, 256, 256}, {1, 2, 0}},
+                                                                    {{3, 300, 100}, {1, 2, 0}},
+                                                                    {{200, 6, 130}, {1, 2, 0}},
+                                                                    {{130, 6, 200}, {0, 2, 1}},
+                                                                    {{1, 8, 4000}, {1, 2, 0}},
+                                                                    {{1, 4000, 8}, {1, 2, 0}},
+                                                                    {{256, 20, 100}, {0, 1, 2}}}) {
+      const Move move{{extents},
+                      [](GraphBuilder&, const std::vector<Tensor>& x) { return x[0]; },
+                      before,
+                      behind};
+      hlo::Shape from = hlo::array_shape(type, extents), to = from;
+      from.layout = compiler::tiled_layout(type, before);
+      to.layout = compiler::tiled_layout(type, behind);
+      const double estimate = compiler::move_cycles(from, to, fast) - compiler::kKernelCycles;
+      if (behind == before) continue;
+      EXPECT_NEAR(static_cast<double>(check(move, type).cycles) / estimate, 1, 0.4)
+          << hlo::to_string(to) << " " << estimate;
+    }
+  }
 }
 
 /// The elements one behind the other in rows of 128, and eight rows that are touched for none of

@@ -176,6 +176,59 @@ TEST(WindowForms, SelectionByGreaterThanTakesTheLastOfEqualElements) {
 }
 
 /// A window that has all elements of both dimensions, some of its padding too.
+TEST(WindowForms, AWindowOfOneElementMovesNothing) {
+  const hlo::Module after = check(R"(
+  x = f32[2,12,3,10,4] parameter(0)
+  ROOT s = f32[2,12,3,10,4] reduce-window(x, zero), window={size=1x1x1x1x1}, to_apply=add
+)");
+  EXPECT_EQ(count(after, kPooling), 0U);
+}
+
+/// The kernel has one image of 12 features in each tile: 768 x 31 tiles of 4 KiB, there, in and
+/// back. The array by itself fills 31 x 2 x 6 tiles; each of two parts is read and written, then
+/// read once more. Where the tiles are full the kernel has the window.
+TEST(WindowForms, WindowsThatLeaveTilesNearlyEmptyAreCombinedFromParts) {
+  const std::string few = R"(
+  x = f32[31,768,12,1] parameter(0)
+  ROOT s = f32[31,767,12,1] reduce-window(x, zero), window={size=1x2x1x1}, to_apply=add
+)";
+  EXPECT_EQ(count(check(few), kPooling), 0U);
+  const std::uint64_t cycles = check_hlo(with_reducers(few)).result.cycles;
+  constexpr std::uint64_t kTile = 4096, kBytesPerCycle = 490;
+  EXPECT_LT(cycles, 31 * 2 * 6 * kTile * (3 * 2 + 1) / kBytesPerCycle + 8000);
+  EXPECT_GT(cycles, 31 * 768 * 12 * 4 * 2 / kBytesPerCycle);
+  EXPECT_EQ(count(check(R"(
+  x = f32[60,100,6] parameter(0)
+  ROOT s = f32[57,99,6] reduce-window(x, low), window={size=4x2x1}, to_apply=max
+)"),
+                  kPooling),
+            0U);
+  EXPECT_EQ(count(check(R"(
+  x = f32[16,20,20,128] parameter(0)
+  ROOT s = f32[16,19,18,128] reduce-window(x, zero), window={size=1x2x3x1}, to_apply=add
+)"),
+                  kPooling),
+            1U);
+}
+
+/// More positions than are compared one by one, and rows that the kernel has no room for: along the
+/// rows first, then among them. Equal elements are many; the first of them has the value, or the
+/// last.
+TEST(WindowForms, TheGradientOfALargeWindowChoosesInTwoSteps) {
+  for (const std::string select : {"ge", "gt"}) {
+    check(R"(
+  x = f32[1,40,30,3] parameter(0)
+  g = f32[1,11,4,3] parameter(1)
+  ROOT s = f32[1,40,30,3] select-and-scatter(x, g, zero), window={size=1x30x20x1 stride=1x1x4x1 pad=0_0x0_0x0_2x0_0}, select=)" +
+          select + ", scatter=add\n");
+    check(R"(
+  x = f32[2,12,12,12,3] parameter(0)
+  g = f32[2,3,2,2,3] parameter(1)
+  ROOT s = f32[2,12,12,12,3] select-and-scatter(x, g, zero), window={size=1x10x8x9x1 stride=1x1x4x3x1}, select=)" +
+          select + ", scatter=add\n");
+  }
+}
+
 TEST(WindowForms, AWindowOverEverythingIsAReduction) {
   for (const std::string window : {"size=1x9x9x1", "size=1x12x9x1 pad=0_0x2_1x0_0x0_0"}) {
     for (const std::string reducer : {"zero), window={", "low), window={"}) {

@@ -54,6 +54,10 @@ bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& comp
 /// and by the bytes that pass; 0 where nothing moves.
 double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target);
 
+/// The same of a copy between two orders of the same dimensions, or of a reshape between arrays
+/// whose elements follow each other alike; HUGE_VAL for others.
+double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target);
+
 /// Whether there is one for a reduce-window or select-and-scatter of arrays that lie like this.
 bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& computation,
                         const hlo::HloInstruction& instruction, const Target& target);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -344,6 +345,23 @@ double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target
   return kKernelCycles +
          std::max(bytes / target.hbm_bytes_per_cycle,
                   static_cast<double>(slabs) * ElementMover::reshape_cycles(before, behind));
+}
+
+double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
+  if (from.dimensions != to.dimensions) {
+    return lie_in_same_order(from, to) ? reshape_cycles(from, to, target) : HUGE_VAL;
+  }
+  const std::vector<std::int64_t> before = major_to_minor(from), behind = major_to_minor(to);
+  if (before == behind) return 0;
+  std::vector<std::size_t> permutation;
+  for (std::int64_t d : behind) {
+    permutation.push_back(
+        static_cast<std::size_t>(std::find(before.begin(), before.end(), d) - before.begin()));
+  }
+  const double bytes = static_cast<double>(from.padded_bytes() + to.padded_bytes());
+  const TileArray source{{}, {}, physical_extents(from)}, result{{}, {}, physical_extents(to)};
+  return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle,
+                                  ElementMover::transpose_cycles(source, result, permutation));
 }
 
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,

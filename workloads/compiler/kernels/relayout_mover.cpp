@@ -357,6 +357,25 @@ void ElementMover::transpose(const TileArray& source, const TileArray& target,
   }
 }
 
+double ElementMover::transpose_cycles(const TileArray& source, const TileArray& target,
+                                      const std::vector<std::size_t>& permutation) {
+  constexpr double kTile = 2, kPush = 8, kBlock = 40;
+  if (permutation.back() == source.rank() - 1) return kTile * static_cast<double>(target.tiles());
+  const std::int64_t rows = target.extents.back(), lanes = source.extents.back();
+  double others = 1;
+  for (std::int64_t extent : target.extents) others *= static_cast<double>(extent);
+  others /= static_cast<double>(rows * lanes);
+  // Of a block the columns are popped while the rows of the next one are pushed.
+  double cycles = 0;
+  for (std::int64_t row = 0; row < rows; row += 128) {
+    for (std::int64_t lane = 0; lane < lanes; lane += 128) {
+      const std::int64_t longer = std::min<std::int64_t>(128, std::max(rows - row, lanes - lane));
+      cycles += kPush * static_cast<double>(ceil_divide(longer, std::int64_t{8})) + kBlock;
+    }
+  }
+  return others * cycles;
+}
+
 /// Blocks of one size, at every place of the other dimensions: the columns of a block are popped
 /// while the rows of the next one are pushed.
 void ElementMover::transpose_blocks(const TileArray& source, const TileArray& target,

@@ -74,6 +74,9 @@ class ElementMover {
   /// Target dimension i is source dimension permutation[i].
   void transpose(const TileArray& source, const TileArray& target,
                  const std::vector<std::size_t>& permutation);
+  /// Cycles of that, measured on this kernel.
+  static double transpose_cycles(const TileArray& source, const TileArray& target,
+                                 const std::vector<std::size_t>& permutation);
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
   /// the other, eight rows at a time; small ones piece by piece of what both have in one row; else
   /// by way of rows of 128 lanes, which are the elements one behind the other, in scratch.
@@ -171,7 +174,10 @@ class ElementMover {
   using Pieces = std::map<std::array<std::int64_t, 3>, std::vector<PieceRows>>;
   /// Few of them, or none.
   static std::optional<Pieces> pieces_between(const TileArray& source, const TileArray& target);
+  /// Of everything, or again and again of what lies between two places where both sides begin with
+  /// a tile.
   bool copy_pieces(const TileArray& source, const TileArray& target);
+  void copy_pieces(const Pieces& pieces, const TileArray& source, const TileArray& target);
   void copy_rows_of(const PieceRows& rows, const TileArray& source, const TileArray& target);
 
   /// In one piece of straight code: the way through the rotations of one is longer than what they

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
@@ -52,6 +53,22 @@ std::int64_t elements_of(const TileArray& array) {
 
 /// Elements one behind the other.
 bool is_linear(const TileArray& array) { return array.rank() == 2 && array.extents.back() == 128; }
+
+/// Elements from one place where the array begins with a tile to the next: of eight rows, or of an
+/// index of the outermost dimension.
+std::int64_t elements_of_tiles(const TileArray& array) {
+  return array.rank() == 2 ? 8 * array.extents.back() : elements_of(array) / array.extents.front();
+}
+
+/// So many elements behind `number` units, each of which begins with a tile.
+TileArray part_of(KernelBuilder& builder, TileArray array, Index number, std::int64_t unit,
+                  std::int64_t elements) {
+  const std::int64_t of_index = elements_of(array) / array.extents.front();
+  array.extents.front() = unit / of_index;
+  array.begin = add(builder, array.begin, multiply(builder, number, 8 * array.tiles()));
+  array.extents.front() = ceil_divide(elements, of_index);
+  return array;
+}
 
 /// The array as matrices of rows of lanes, which are the same tiles.
 TileArray as_matrices(TileArray array) {
@@ -167,17 +184,48 @@ std::optional<ElementMover::Pieces> ElementMover::pieces_between(const TileArray
   return pieces;
 }
 
-bool ElementMover::copy_pieces(const TileArray& source, const TileArray& target) {
-  const std::optional<Pieces> pieces = pieces_between(source, target);
-  if (!pieces) return false;
+void ElementMover::copy_pieces(const Pieces& pieces, const TileArray& source,
+                               const TileArray& target) {
   std::size_t made = 0;
-  for (const auto& [lanes, alike] : *pieces) {
+  for (const auto& [lanes, alike] : pieces) {
     for (const PieceRows& rows : alike) {
       copy_rows_of(rows, source, target);
       if (++made % kPieceRowsOfABlock == 0) builder_.new_block();
     }
   }
+}
+
+bool ElementMover::copy_pieces(const TileArray& source, const TileArray& target) {
+  if (const std::optional<Pieces> all = pieces_between(source, target)) {
+    copy_pieces(*all, source, target);
+    builder_.new_block();
+    return true;
+  }
+  const TileArray from = as_matrices(source), to = as_matrices(target);
+  const std::int64_t unit = std::lcm(elements_of_tiles(from), elements_of_tiles(to));
+  const std::int64_t elements = std::min(elements_of(from), elements_of(to));
+  const std::int64_t count = elements / unit, left = elements % unit;
+  if (count < 2) return false;
+  const auto part = [&](const TileArray& array, Index number, std::int64_t of) {
+    return part_of(builder_, array, number, unit, of);
+  };
+  const auto between = [&](std::int64_t of) {
+    return pieces_between(part(from, {}, of), part(to, {}, of));
+  };
+  const std::optional<Pieces> each = between(unit), rest = between(left);
+  if (!each || !rest) return false;
+  const std::size_t at_once =
+      kPieceRowsOfABlock / std::max<std::size_t>(1, std::min(each->size(), kPieceRowsOfABlock));
+  const auto one = [&](Index number) {
+    copy_pieces(*each, part(from, number, unit), part(to, number, unit));
+  };
   builder_.new_block();
+  repeat(count, one, static_cast<std::int64_t>(at_once));
+  builder_.new_block();
+  if (left > 0) {
+    copy_pieces(*rest, part(from, {{}, count}, left), part(to, {{}, count}, left));
+    builder_.new_block();
+  }
   return true;
 }
 

@@ -5,13 +5,14 @@
 #include <map>
 #include <string>
 
-#include "isa/instruction.h"
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/reshape_way.h"
+#include "workloads/compiler/passes/simplify.h"
 
 namespace tpu::compiler {
 
@@ -31,6 +32,12 @@ class CopySteps {
 
   void run() {
     const std::size_t count = entry_.instructions.size();
+    users_ = users_of(entry_);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (entry_.instructions[i].opcode == HloOpcode::kReshape) {
+        split_reshape(static_cast<InstructionId>(i));
+      }
+    }
     for (std::size_t i = 0; i < count; ++i) visit(static_cast<InstructionId>(i));
     if (entry_.instructions.size() > count) tidy(entry_);
   }
@@ -40,6 +47,11 @@ class CopySteps {
   void split_copy(InstructionId id);
   void split_concatenation(InstructionId id);
   void split_reshape(InstructionId id);
+  using Way = std::vector<hlo::Shape>;
+  Way shortest_way(const hlo::Shape& from, const hlo::Shape& to, double most);
+  bool is_copy_for_one(InstructionId id) const;
+  bool is_step(const hlo::Shape& from, const hlo::Shape& to);
+  static HloOpcode opcode_of_step(const hlo::Shape& from, const hlo::Shape& to);
   void split_box(InstructionId id);
   bool is_large(const hlo::Shape& shape) const {
     return static_cast<std::uint64_t>(shape.padded_bytes()) >= target_.vmem_bytes / 8;
@@ -50,6 +62,7 @@ class CopySteps {
   hlo::Module& module_;
   hlo::Computation& entry_;
   const Target& target_;
+  std::vector<std::vector<InstructionId>> users_;
   std::map<std::string, bool> known_;
 };
 
@@ -64,7 +77,6 @@ bool CopySteps::has_kernel(const hlo::Computation& computation, const HloInstruc
 void CopySteps::visit(InstructionId id) {
   if (entry_.at(id).opcode == HloOpcode::kCopy) split_copy(id);
   if (entry_.at(id).opcode == HloOpcode::kConcatenate) split_concatenation(id);
-  if (entry_.at(id).opcode == HloOpcode::kReshape) split_reshape(id);
   const HloOpcode opcode = entry_.at(id).opcode;
   if (opcode == HloOpcode::kPad || opcode == HloOpcode::kSlice || opcode == HloOpcode::kReverse) {
     split_box(id);
@@ -112,106 +124,110 @@ void CopySteps::split_concatenation(InstructionId id) {
   for (InstructionId half : halves) visit(half);
 }
 
-/// The extents with each row a matrix: of rows of 128 lanes, or of the one row.
-std::vector<std::int64_t> rows_as_matrices(std::vector<std::int64_t> extents) {
-  const std::int64_t lanes = extents.back();
-  const bool is_whole = lanes % isa::kLanes == 0;
-  extents.back() = is_whole ? lanes / isa::kLanes : 1;
-  extents.push_back(is_whole ? isa::kLanes : lanes);
-  return extents;
-}
-
-/// Shapes by whose way one array of elements may become another: matrices whose rows are those of
-/// some dimensions of either, the elements one behind the other, and each row a matrix by itself.
-std::vector<hlo::Shape> shapes_between(const hlo::Shape& from, const hlo::Shape& to) {
-  constexpr std::int64_t kLongestRow = 1 << 17;
-  const std::int64_t elements = from.element_count();
-  std::vector<std::int64_t> rows{isa::kLanes};
-  for (const hlo::Shape* shape : {&from, &to}) {
-    std::int64_t lanes = 1;
-    for (std::size_t d = shape->dimensions.size(); d-- > 0;) {
-      lanes *= shape->dimensions[d];
-      if (lanes <= kLongestRow) rows.push_back(lanes);
-    }
-  }
-  std::sort(rows.begin(), rows.end());
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  std::vector<hlo::Shape> shapes;
-  if (hlo::byte_size(from.type) == 4) shapes.push_back(hlo::array_shape(from.type, {elements}));
-  for (std::int64_t lanes : rows) {
-    if (elements % lanes == 0) {
-      shapes.push_back(hlo::array_shape(from.type, {elements / lanes, lanes}));
-    }
-  }
-  for (const hlo::Shape* shape : {&from, &to}) {
-    if (shape->rank() < 2) continue;
-    shapes.push_back(hlo::array_shape(from.type, rows_as_matrices(shape->dimensions)));
-  }
-  for (hlo::Shape& shape : shapes) shape.layout = row_major_layout(shape.type, shape.rank());
-  return shapes;
-}
-
-/// A reshape goes by way of other shapes where its own kernel takes much longer, or does not exist:
-/// the way of the fewest cycles, as the kernel estimates them.
+/// The copies to other orders around a reshape that nothing else reads belong to it: the way begins
+/// before and ends behind them. Of the arrays between, the shortest way by what kernels expect of
+/// each step, where the present one takes more than twice what the bytes of both ends do, or has no
+/// kernel.
 void CopySteps::split_reshape(InstructionId id) {
+  const bool has_copy_before = is_copy_for_one(entry_.at(id).operands[0]);
+  const InstructionId begin = has_copy_before ? entry_.at(entry_.at(id).operands[0]).operands[0]
+                                              : entry_.at(id).operands[0];
+  const std::vector<InstructionId>& readers = users_[static_cast<std::size_t>(id)];
+  const bool has_copy_behind =
+      id != entry_.root && readers.size() == 1 && entry_.at(readers[0]).opcode == HloOpcode::kCopy;
+  const InstructionId end = has_copy_behind ? readers[0] : id;
+  const hlo::Shape from = entry_.at(begin).shape, to = entry_.at(end).shape;
+  if (from.element_count() == 0) return;
+  const hlo::Shape& before = entry_.at(entry_.at(id).operands[0]).shape;
+  const hlo::Shape& behind = entry_.at(id).shape;
+  const double alone = move_cycles(from, before, target_) + move_cycles(before, behind, target_) +
+                       move_cycles(behind, to, target_);
+  const bool exists = (!is_large(before) && !is_large(behind)) || has_kernel(entry_.at(id));
+  const double passes =
+      static_cast<double>(from.padded_bytes() + to.padded_bytes()) / target_.hbm_bytes_per_cycle;
+  const int kernels = 1 + (has_copy_before ? 1 : 0) + (has_copy_behind ? 1 : 0);
+  if (exists && alone <= (1 + kernels) * (passes + kKernelCycles)) return;
   constexpr double kWorthSteps = 0.7;
-  const HloInstruction whole = entry_.at(id);
-  const hlo::Shape source = entry_.at(whole.operands[0]).shape;
-  const auto in_row_major = [](const hlo::Shape& shape) {
-    return shape.layout == row_major_layout(shape.type, shape.rank());
-  };
-  if (!in_row_major(source) || !in_row_major(whole.shape) || source.element_count() == 0) return;
-  const bool exists = (!is_large(source) && !is_large(whole.shape)) || has_kernel(whole);
-  const double alone = reshape_cycles(source, whole.shape, target_);
-  const double passes = static_cast<double>(source.padded_bytes() + whole.shape.padded_bytes()) /
-                        target_.hbm_bytes_per_cycle;
-  if (exists && alone <= 2 * (passes + kKernelCycles)) return;
-  std::vector<hlo::Shape> shapes = shapes_between(source, whole.shape);
-  shapes.insert(shapes.begin(), source);
-  shapes.push_back(whole.shape);
-  // The shortest way to each shape, by way of those that were reached.
+  const Way way = shortest_way(from, to, exists ? kWorthSteps * alone : HUGE_VAL);
+  if (way.empty()) return;
+  InstructionId operand = begin;
+  for (std::size_t i = 0; i < way.size(); ++i) {
+    HloInstruction step = entry_.at(id);
+    step.name += ".step" + std::to_string(i);
+    step.shape = way[i];
+    step.operands = {operand};
+    step.opcode = opcode_of_step(entry_.at(operand).shape, way[i]);
+    if (i + 1 < way.size()) {
+      operand = append(entry_, std::move(step));
+    } else {
+      step.id = end;
+      step.name = entry_.at(end).name;
+      entry_.at(end) = std::move(step);
+    }
+  }
+}
+
+bool CopySteps::is_copy_for_one(InstructionId id) const {
+  return entry_.at(id).opcode == HloOpcode::kCopy && id != entry_.root &&
+         users_[static_cast<std::size_t>(id)].size() == 1;
+}
+
+HloOpcode CopySteps::opcode_of_step(const hlo::Shape& from, const hlo::Shape& to) {
+  if (same_bytes_after_reshape(from, to)) return HloOpcode::kBitcast;
+  return from.dimensions == to.dimensions ? HloOpcode::kCopy : HloOpcode::kReshape;
+}
+
+bool CopySteps::is_step(const hlo::Shape& from, const hlo::Shape& to) {
+  HloInstruction step;
+  step.opcode = opcode_of_step(from, to);
+  if (step.opcode == HloOpcode::kBitcast) return true;
+  step.name = "step";
+  step.shape = to;
+  hlo::Computation alone_in;
+  HloInstruction operand;
+  operand.opcode = HloOpcode::kParameter;
+  operand.shape = from;
+  step.operands = {append(alone_in, std::move(operand))};
+  return has_kernel(alone_in, step);
+}
+
+/// What is made one after the other, the last of them `to`; empty where no way takes less than
+/// `most` cycles. (Dijkstra's.)
+CopySteps::Way CopySteps::shortest_way(const hlo::Shape& from, const hlo::Shape& to, double most) {
+  constexpr std::int64_t kMostPadding = 8;
+  std::vector<hlo::Shape> shapes{from};
+  const std::int64_t largest = kMostPadding * std::max(from.padded_bytes(), to.padded_bytes());
+  for (hlo::Shape& shape : shapes_between(from, to)) {
+    if (most == HUGE_VAL || shape.padded_bytes() <= largest) shapes.push_back(std::move(shape));
+  }
+  shapes.push_back(to);
   const std::size_t end = shapes.size() - 1;
   std::vector<double> cycles(shapes.size(), HUGE_VAL);
   std::vector<std::size_t> before(shapes.size(), 0);
   std::vector<bool> is_done(shapes.size(), false);
   cycles[0] = 0;
-  const auto is_step = [&](std::size_t from, std::size_t to) {
-    HloInstruction step = whole;
-    step.shape = shapes[to];
-    hlo::Computation alone_in;
-    HloInstruction operand;
-    operand.opcode = HloOpcode::kParameter;
-    operand.shape = shapes[from];
-    step.operands = {append(alone_in, std::move(operand))};
-    return has_kernel(alone_in, step);
-  };
-  for (std::size_t round = 0; round < shapes.size(); ++round) {
+  cycles[end] = most;
+  while (true) {
     std::size_t nearest = end;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       if (!is_done[i] && cycles[i] < cycles[nearest]) nearest = i;
     }
-    if (nearest == end || is_done[nearest]) break;
+    if (nearest == end) break;
     is_done[nearest] = true;
     for (std::size_t i = 1; i < shapes.size(); ++i) {
-      if (is_done[i] || (nearest == 0 && i == end && !exists)) continue;
-      const double sum = cycles[nearest] + reshape_cycles(shapes[nearest], shapes[i], target_);
-      if (sum >= cycles[i] || !is_step(nearest, i)) continue;
+      if (is_done[i]) continue;
+      const bool moves = !same_bytes_after_reshape(shapes[nearest], shapes[i]);
+      const double sum =
+          cycles[nearest] + (moves ? move_cycles(shapes[nearest], shapes[i], target_) : 0);
+      if (sum >= std::min(cycles[i], cycles[end]) || !is_step(shapes[nearest], shapes[i])) continue;
       cycles[i] = sum;
       before[i] = nearest;
     }
   }
-  if (cycles[end] == HUGE_VAL || (exists && cycles[end] > kWorthSteps * alone)) return;
-  std::vector<std::size_t> way;
-  for (std::size_t at = before[end]; at != 0; at = before[at]) way.push_back(at);
-  InstructionId operand = whole.operands[0];
-  for (auto at = way.rbegin(); at != way.rend(); ++at) {
-    HloInstruction step = whole;
-    step.name += ".step" + std::to_string(at - way.rbegin());
-    step.shape = shapes[*at];
-    step.operands = {operand};
-    operand = append(entry_, std::move(step));
-  }
-  entry_.at(id).operands[0] = operand;
+  Way way;
+  if (cycles[end] == most) return way;
+  for (std::size_t at = end; at != 0; at = before[at]) way.insert(way.begin(), shapes[at]);
+  return way;
 }
 
 /// Whether a pad, slice or reverse moves anything along a dimension.

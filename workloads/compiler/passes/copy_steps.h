@@ -10,9 +10,10 @@ namespace tpu::compiler {
 /// in the lanes come into their places, then that one. A concatenation of more arrays than a kernel
 /// has addresses for, or than fit VMEM together, becomes one of two halves, each of which is one. A
 /// pad, slice or reverse that moves along all long dimensions, of which no part stays in place,
-/// moves along the outermost one in a step of its own. A reshape between arrays in row-major order,
-/// of any size, goes by way of the shapes that take the fewest cycles by the kernel's estimate,
-/// where its own kernel takes more than twice what its bytes do, or does not exist.
+/// moves along the outermost one in a step of its own. A reshape of any size, with the copies to
+/// other orders around it that nothing else reads, goes by way of the arrays that take the fewest
+/// cycles by the kernels' estimates, where its own kernels take more than twice what the bytes of
+/// both ends do, or do not exist.
 ///
 /// Needs: layouts, find_bitcasts. Leaves: copies, concatenations, reshapes, pads, slices and
 /// reverses that kernels take, where there are such.

@@ -6,7 +6,9 @@
 #include <optional>
 #include <set>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/dimension_order.h"
@@ -155,10 +157,12 @@ class WindowForms {
   void take_padding(HloInstruction& pooling, double initial);
   bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
+  bool is_faster_shifted(const HloInstruction& pooling) const;
   bool rows_fit(const HloInstruction& scatter) const;
   Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
                      std::int64_t results, HloOpcode operation, double initial);
   Id scatter(const HloInstruction& pooling, bool first_of_equal);
+  void scatter_in_steps(const HloInstruction& pooling);
   Id in_four_dimensions(HloInstruction pooling);
   Id window_position(Id image, const HloInstruction& pooling, const Extents& at, double fill);
   Id back_in_place(Id value, const HloInstruction& pooling, const Extents& at);
@@ -216,17 +220,69 @@ Id WindowForms::combine_shifted(Id value, std::size_t dimension, const WindowDim
   return all;
 }
 
+/// The least bytes of an array in tiles, over all pairs of dimensions that may fill them.
+double densest_bytes(const hlo::Shape& shape) {
+  double least = kInfinity;
+  const Extents& extents = shape.dimensions;
+  for (std::size_t rows = 0; rows < extents.size(); ++rows) {
+    for (std::size_t lanes = 0; lanes < extents.size(); ++lanes) {
+      if (rows == lanes) continue;
+      const std::int64_t padded =
+          round_up(extents[rows], std::int64_t{8}) * round_up(extents[lanes], std::int64_t{128});
+      const std::int64_t others = shape.element_count() / (extents[rows] * extents[lanes]);
+      least = std::min(least, static_cast<double>(others * padded));
+    }
+  }
+  return least * hlo::byte_size(shape.type);
+}
+
+/// Whether the positions of a window, combined one after the other from parts of the array, take
+/// less than its kernel does, by the bytes that pass: the kernel has the window's dimensions
+/// outside of its tiles, which the two others may leave nearly empty; an array goes there and its
+/// windows back. Of parts each is read and written, then read once more. Beside convolutions the
+/// image lies as theirs do.
+bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
+  constexpr double kSurely = 2;
+  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
+  if (!images_.empty() || image.rank() < 2) return false;
+  HloInstruction kernel = pooling;
+  Extents extents = image.dimensions;
+  if (!has_kernel_window(pooling.window)) {
+    const auto four = four_dimensions(pooling.window, extents);
+    if (!four || !has_kernel_window(four->window)) return false;
+    kernel.window = four->window;
+    extents = four->merged(extents);
+    kernel.shape.dimensions = four->merged(pooling.shape.dimensions);
+  }
+  const hlo::Shape merged = hlo::array_shape(image.type, extents);
+  const auto padded = static_cast<double>(
+      in_order(merged, order_of_windows(kernel, merged, kernel.shape, target_.vmem_bytes))
+          .padded_bytes());
+  const double dense = densest_bytes(hlo::array_shape(ElementType::kF32, image.dimensions));
+  double passes = 0, kernels = 0;
+  for (const WindowDimension& w : pooling.window) {
+    if (is_trivial(w)) continue;
+    if (w.stride > 1 || w.base_dilation > 1) return false;
+    passes += 3 * static_cast<double>(w.size) + 1;
+    kernels += static_cast<double>(w.size) + 1;
+  }
+  const double rate = target_.hbm_bytes_per_cycle;
+  return kSurely * (kernels * kKernelCycles + passes * dense / rate) <
+         3 * (kKernelCycles + 2 * padded / rate);
+}
+
 /// One dimension after the other, until a kernel takes the rest.
 Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initial) {
   const ElementType type = pooling.shape.type;
   const Extents results = pooling.shape.dimensions;
+  const bool is_shifted = is_faster_shifted(pooling);
   // Sums of bf16 are rounded once.
   const bool widens = type == ElementType::kBf16 && operation == HloOpcode::kAdd;
   for (std::size_t d = 0; d < pooling.window.size(); ++d) {
     const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
     const bool as_it_is = has_kernel_window(pooling.window);
     const bool merges = four && results.size() != kKernelRank && has_kernel_window(four->window);
-    if (has_kernel(operation, initial) && (as_it_is || merges)) {
+    if (has_kernel(operation, initial) && (as_it_is || merges) && !is_shifted) {
       pooling.shape = hlo::array_shape(edit_.shape(pooling.operands[0]).type, results);
       if (as_it_is) pooling.name += ".rest";
       return edit_.convert(as_it_is ? edit_.append_instruction(std::move(pooling))
@@ -306,6 +362,30 @@ Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
     sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
   }
   return edit_.convert(sum, type);
+}
+
+/// Along the last dimension of the window each row has its greatest element; among these the others
+/// choose, and each row's share goes to its element. The first of equal ones in the order of the
+/// window is the first in the first such row, the last one likewise.
+void WindowForms::scatter_in_steps(const HloInstruction& pooling) {
+  const auto last = static_cast<std::size_t>(dimensions_of(pooling.window).back());
+  HloInstruction among = pooling, within = pooling;
+  among.name += ".among_rows";
+  within.name += ".within_rows";
+  among.window[last] = {};
+  for (std::size_t d = 0; d < last; ++d) within.window[d] = {};
+  among.shape.dimensions[last] = edit_.dimensions(pooling.operands[1])[last];
+  HloInstruction greatest = edit_.start(
+      HloOpcode::kReduceWindow, {pooling.operands[0], edit_.scalar(pooling.shape.type, -kInfinity)},
+      hlo::array_shape(pooling.shape.type, among.shape.dimensions));
+  greatest.window = within.window;
+  greatest.called = {edit_.scalar_computation(HloOpcode::kMaximum, pooling.shape.type)};
+  among.operands[0] = edit_.append_instruction(std::move(greatest));
+  const Id rows = among.operands[0];
+  const Id shares = within.operands[1] = edit_.append_instruction(std::move(among));
+  const Id elements = edit_.append_instruction(std::move(within));
+  edit_.finish(elements);
+  for (const Id step : {rows, shares, elements}) visit(step);
 }
 
 /// Whether the kernel of a select-and-scatter has room for rows of the image, with its windows
@@ -494,11 +574,15 @@ void WindowForms::visit(Id id) {
     if (visit_whole(pooling, operation, *initial)) return;
     module_.entry_computation().at(id) = pooling;
   }
+  if (has_neutral && dimensions_of(pooling.window).empty()) {
+    return edit_.finish(pooling.operands[0]);
+  }
   if (visit_without_ones(pooling) || visit_before_transpose(pooling)) return;
   const auto [most, all] = positions_of(pooling.window);
   if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
-    const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window);
+    const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&
+                           !is_faster_shifted(pooling);
     if (!is_kernel && most <= kMostPositions) edit_.finish(reduce(pooling, operation, *initial));
     return;
   }
@@ -517,8 +601,13 @@ void WindowForms::visit(Id id) {
   const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
   const bool merges =
       first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
-  if (!merges && all > kMostPositions) return;
-  edit_.finish(merges ? in_four_dimensions(pooling) : scatter(pooling, first));
+  if (merges) {
+    const Id back = in_four_dimensions(pooling);
+    edit_.finish(back);
+    return visit(entry().at(back).operands[0]);
+  }
+  if (all <= kMostPositions) return edit_.finish(scatter(pooling, first));
+  if (dimensions_of(pooling.window).size() > 1) scatter_in_steps(pooling);
 }
 
 }  // namespace
