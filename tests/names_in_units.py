@@ -3,8 +3,9 @@
 
 A released build compiles eight or more files of a library as one unit, and which changes with every new file: a type, a
 constant or a function with the same parameters that two files declare compiles until the two files meet. Aliases of the
-same type and functions with other parameters may share a name. Without arguments the script checks itself and the
-repository that it stands in.
+same type and functions with other parameters may share a name. A function of a header of the folder has its name to
+itself: one in an anonymous namespace hides it from the files behind, whatever its parameters. Without arguments the
+script checks itself and the repository that it stands in.
 
     tests/names_in_units.py [--root FOLDER] [--shared]     --shared: names that may stand twice, too
 """
@@ -61,8 +62,9 @@ def aliases_of(headers):
     return found
 
 
-def names(text):
-    """(line, namespace, name, kind) of what anonymous namespaces declare at the left margin, as clang-format sets it."""
+def names(text, anonymous=True):
+    """(line, namespace, name, kind) of what anonymous namespaces (or others) declare at the left margin, as clang-format
+    sets it."""
     around = []
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
@@ -71,7 +73,7 @@ def names(text):
             around.append(opened[1] if opened else "")
         elif line.startswith("}  // namespace"):
             around.pop()
-        elif "" in around and re.match(r"[A-Za-z]", line) and not NO_NAME.match(line):
+        elif around and ("" in around) == anonymous and re.match(r"[A-Za-z]", line) and not NO_NAME.match(line):
             for found in declared(lines, number):
                 yield number, "::".join(name for name in around if name), *found
 
@@ -111,14 +113,28 @@ def library_of(path, root):
     return folder.relative_to(root).as_posix()
 
 
-def faults(sources, shared, aliases):
-    """sources: (library, file, text). aliases: types that headers have other names for."""
+def folder_of(file):
+    return file.rpartition("/")[0]
+
+
+def functions_of(headers):
+    """(folder, namespace, name) of the functions that headers declare: file and line."""
+    return {(folder_of(file), namespace, name): f"{file}:{number}" for _, file, text in headers
+            for number, namespace, name, kind in names(text, anonymous=False) if kind[0] == "function"}
+
+
+def faults(sources, shared, aliases, headers=()):
+    """sources, headers: (library, file, text). aliases: types that headers have other names for."""
     places = {}
+    functions = functions_of(headers)
     for library, file, text in sources:
         for number, namespace, name, kind in names(text):
             if kind[0] == "function":
                 kind = ("function", tuple(spelled(parameter, aliases) for parameter in kind[1]))
             places.setdefault((library, namespace, name), []).append((file, number, kind))
+            if kind[0] == "function" and (folder_of(file), namespace, name) in functions:
+                yield (f"{file}:{number}: expected another name than {name} in an anonymous namespace of {namespace}, found the function of "
+                       f"{functions[folder_of(file), namespace, name]} hidden; give it a name of its own")
     for (library, namespace, name), found in sorted(places.items()):
         first = found[0]
         twice = [place for place in found[1:]
@@ -150,16 +166,25 @@ def check_itself():
             sys.exit(f"{one!r} beside {other!r}: expected {'a fault' if found else 'none'}, found {pair(one, other)}")
 
 
+    header = ("l", "c.h", "namespace tpu {\n\n/// What it is.\ninline int extent_of(int dimension) {\n  return dimension;\n}\n\n}  // namespace tpu\n")
+    for text, found in (("int extent_of(const Order& order) {", True), ("int extent(const Order& order) {", False)):
+        source = ("l", "a.cpp", "namespace tpu {\nnamespace {\n\n" + text + "\n\n}  // namespace\n}  // namespace tpu\n")
+        if bool(list(faults([source], False, {}, [header]))) != found:
+            sys.exit(f"{text!r} beside a header's extent_of: expected {'a fault' if found else 'none'}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--shared", action="store_true")
     arguments = parser.parse_args()
     check_itself()
-    paths = [path for folder in SOURCES for path in sorted((arguments.root / folder).rglob("*.cpp"))]
-    found = list(faults([(library_of(path, arguments.root), path.relative_to(arguments.root).as_posix(), path.read_text())
-                         for path in paths], arguments.shared,
-                        aliases_of(path.read_text() for folder in SOURCES for path in (arguments.root / folder).rglob("*.h"))))
+    def texts(ending):
+        return [(library_of(path, arguments.root), path.relative_to(arguments.root).as_posix(), path.read_text())
+                for folder in SOURCES for path in sorted((arguments.root / folder).rglob("*" + ending))]
+
+    headers = texts(".h")
+    found = list(faults(texts(".cpp"), arguments.shared, aliases_of(text for _, _, text in headers), headers))
     if found:
         sys.exit("\n".join(found))
 

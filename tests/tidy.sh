@@ -14,7 +14,7 @@ files=("$@")
 if [[ "${1:-}" == --all ]]; then
   mapfile -t files < <(find sim isa models workloads traces -name '*.cpp' -not -path 'workloads/compiler/kernels/*' | sort)
 fi
-[[ ${#files[@]} -gt 0 ]] || files=(sim/base/*.cpp models/network/*.cpp models/host/*.cpp models/memory/*.cpp models/core/*.cpp)
+[[ ${#files[@]} -gt 0 ]] || files=(sim/base/*.cpp isa/*.cpp models/network/*.cpp models/host/*.cpp models/memory/*.cpp models/core/*.cpp)
 
 cmake -S . -B build-tidy -G Ninja -DCMAKE_BUILD_TYPE=Release -DTPUSIM_FEWER_UNITS=OFF >/dev/null
 

@@ -81,7 +81,7 @@ ChipPower read_chip(const toml::table& data, const std::string& name) {
           read_operations(data, number(data, path + "made.nm"))};
 }
 
-PublishedPower read_power(const toml::table& data) {
+PublishedPower power_of(const toml::table& data) {
   PublishedPower power;
   const toml::table* rows = data["chip"].as_table();
   TPU_CHECK(rows != nullptr, "published data: no chips");
@@ -99,11 +99,11 @@ PublishedPower read_power(const toml::table& data) {
 }  // namespace
 
 const PublishedPower& published_power() {
-  static const PublishedPower power = read_power(file("energy"));
+  static const PublishedPower power = power_of(file("energy"));
   return power;
 }
 
-PublishedPower read_power(std::string_view text) { return read_power(toml::parse(text)); }
+PublishedPower read_power(std::string_view text) { return power_of(toml::parse(text)); }
 
 const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> all = [] {

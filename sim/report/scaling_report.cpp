@@ -23,7 +23,7 @@ std::vector<std::string> row(const ScalingPoint& point, const ScalingRun& run,
           fixed(run.all_reduce_ms, 2)};
 }
 
-Json to_json(const ScalingRun& run, std::size_t cores, const ScalingPoint& first) {
+Json run_json(const ScalingRun& run, std::size_t cores, const ScalingPoint& first) {
   return {{"batch", run.batch},
           {"step_ms", run.step_ms},
           {"examples_per_s", run.examples_per_s},
@@ -81,8 +81,8 @@ Json scaling_json(const std::string& workload, const std::vector<ScalingPoint>& 
   for (const ScalingPoint& point : points) {
     Json each{{"config", point.config},
               {"cores", point.cores},
-              {"weak", to_json(point.weak, point.cores, points[0])}};
-    each["strong"] = point.strong ? to_json(*point.strong, point.cores, points[0]) : Json();
+              {"weak", run_json(point.weak, point.cores, points[0])}};
+    each["strong"] = point.strong ? run_json(*point.strong, point.cores, points[0]) : Json();
     if (!point.strong) each["why_not_strong"] = point.why_not_strong;
     list.push_back(each);
   }

@@ -76,7 +76,7 @@ Shares shares_of(const MachineParams& params, const Counters& counters, double c
 }
 
 /// Shares of an op's time by what it depends on.
-ByResource causes_of(const CriticalPath& path, std::uint32_t op) {
+ByResource causes_by_resource(const CriticalPath& path, std::uint32_t op) {
   if (op >= path.ops.size()) return {};
   ByResource causes = path.ops[op].cycles;
   const double all = std::accumulate(causes.begin(), causes.end(), 0.0);
@@ -120,7 +120,7 @@ OpSummary summarize_op(const traces::RunRecord& record, std::uint32_t index) {
   op.dmas = static_cast<double>(counters.dmas) * share;
   op.ici_bytes = static_cast<double>(counters.ici_bytes) * share;
   op.shares = shares_of(record.params, counters, static_cast<double>(cycles));
-  op.causes = causes_of(record.result.critical_path, index);
+  op.causes = causes_by_resource(record.result.critical_path, index);
   if (info.matmul_flops > 0 && info.padded_matmul_flops > 0) {
     op.matmul_padding = op.padded_matmul_flops / op.matmul_flops;
   }

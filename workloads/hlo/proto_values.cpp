@@ -82,7 +82,7 @@ void read_layout(ProtoCursor message, Shape& shape) {
   if (element_bits > 0) layout.other.edit() += "E(" + std::to_string(element_bits) + ")";
 }
 
-Shape read_shape(ProtoCursor message, int depth) {
+Shape shape_at_depth(ProtoCursor message, int depth) {
   if (depth > kDeepestTuple) message.fail("at most 64 nested tuples");
   Shape shape;
   shape.type = ElementType::kCount;
@@ -98,7 +98,7 @@ Shape read_shape(ProtoCursor message, int depth) {
         if (shape.dimensions.size() > kMostDimensions) message.fail("at most 255 dimensions");
         break;
       case 4:
-        shape.elements.push_back(read_shape(message.message("tuple_shapes"), depth + 1));
+        shape.elements.push_back(shape_at_depth(message.message("tuple_shapes"), depth + 1));
         break;
       case 5:
         layout.push_back(message.message("layout"));
@@ -223,7 +223,7 @@ std::vector<std::uint8_t> row_major(const Shape& shape, std::vector<std::uint8_t
 
 }  // namespace
 
-Shape read_shape(ProtoCursor message) { return read_shape(message, 0); }
+Shape read_shape(ProtoCursor message) { return shape_at_depth(message, 0); }
 
 std::vector<std::uint8_t> read_literal(ProtoCursor message, const Shape& shape) {
   std::vector<std::uint8_t> bytes;
@@ -412,7 +412,7 @@ std::string tiled_text(const Sharding& sharding) {
   return text;
 }
 
-std::string sharding_text(ProtoCursor message, int depth) {
+std::string sharding_at_depth(ProtoCursor message, int depth) {
   if (depth > 1) message.fail("tuple shardings without tuples of their own");
   Sharding sharding;
   while (message.next()) {
@@ -427,7 +427,7 @@ std::string sharding_text(ProtoCursor message, int depth) {
         message.integers("tile_assignment_devices", sharding.devices);
         break;
       case 5:
-        sharding.tuple.push_back(sharding_text(message.message("tuple_shardings"), depth + 1));
+        sharding.tuple.push_back(sharding_at_depth(message.message("tuple_shardings"), depth + 1));
         break;
       case 6:
         sharding.replicate_last = message.boolean("replicate_on_last_tile_dim");
@@ -468,6 +468,6 @@ std::string sharding_text(ProtoCursor message, int depth) {
 
 }  // namespace
 
-std::string sharding_text(ProtoCursor message) { return sharding_text(message, 0); }
+std::string sharding_text(ProtoCursor message) { return sharding_at_depth(message, 0); }
 
 }  // namespace tpu::hlo

@@ -50,7 +50,7 @@ void add_raw(HloInstruction& made, const std::string& text) {
   raw += text;
 }
 
-std::string list_text(const Integers& numbers) {
+std::string integers_text(const Integers& numbers) {
   std::string text = "{";
   for (std::int64_t n : numbers) text += (text.size() > 1 ? "," : "") + std::to_string(n);
   return text + "}";
@@ -365,7 +365,7 @@ void fft(const Source& source, HloInstruction& made) {
     add_raw(made, std::string("fft_type=") + name);
     break;
   }
-  add_raw(made, "fft_length=" + list_text(source.attributes().integers(
+  add_raw(made, "fft_length=" + integers_text(source.attributes().integers(
                                     source.name_of({"length", "fft_length"}))));
 }
 
@@ -480,7 +480,7 @@ void permute(const Source& source, HloInstruction& made) {
     if (pair.size() != 2) {
       source.attributes().fail_in("source_target_pairs", "pairs of devices");
     }
-    pairs += (pairs.empty() ? "" : ",") + list_text(pair);
+    pairs += (pairs.empty() ? "" : ",") + integers_text(pair);
   }
   channel(source, made);
   add_raw(made, "source_target_pairs={" + pairs + "}");

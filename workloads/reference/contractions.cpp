@@ -95,7 +95,7 @@ Extents free_dimensions(const Value& x, const Extents& batch, const Extents& con
   return free;
 }
 
-Extents joined(const Extents& a, const Extents& b, const Extents& c) {
+Extents joined_extents(const Extents& a, const Extents& b, const Extents& c) {
   Extents all = a;
   all.insert(all.end(), b.begin(), b.end());
   all.insert(all.end(), c.begin(), c.end());
@@ -170,9 +170,9 @@ Value dot(const HloInstruction& instruction, const Value& given_a, const Value& 
     return integer_dot(instruction, a, b, a_free, b_free);
   }
   const std::vector<float> left =
-      ordered(a, joined(dims.lhs_batch, a_free, dims.lhs_contracting), round_operands);
+      ordered(a, joined_extents(dims.lhs_batch, a_free, dims.lhs_contracting), round_operands);
   const std::vector<float> right =
-      ordered(b, joined(dims.rhs_batch, dims.rhs_contracting, b_free), round_operands);
+      ordered(b, joined_extents(dims.rhs_batch, dims.rhs_contracting, b_free), round_operands);
   const std::size_t batch = product_of(a, dims.lhs_batch);
   const std::size_t rows = product_of(a, a_free);
   const std::size_t columns = product_of(b, b_free);

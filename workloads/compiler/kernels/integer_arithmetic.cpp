@@ -11,7 +11,7 @@ using isa::Opcode;
 
 constexpr float kTwoTo31 = 2147483648.0F, kTwoTo32 = 4294967296.0F;
 
-VReg add(KernelBuilder& builder, VReg a, VectorOperand b) {
+VReg add_integers(KernelBuilder& builder, VReg a, VectorOperand b) {
   return builder.vector(Opcode::kVaddS32, a, b);
 }
 VReg subtract(KernelBuilder& builder, VReg a, VReg b) {
@@ -50,12 +50,12 @@ Division emit_divide_u32(KernelBuilder& builder, VReg a, VReg b) {
   for (int step = 0; step < 2; ++step) {
     const VReg estimate =
         emit_float_to_u32(builder, builder.mul(emit_u32_to_float(builder, rest), inverse));
-    quotient = step == 0 ? estimate : add(builder, quotient, estimate);
+    quotient = step == 0 ? estimate : add_integers(builder, quotient, estimate);
     rest = subtract(builder, rest, emit_multiply_s32(builder, estimate, b));
   }
   for (int step = 0; step < 2; ++step) {
     const MReg is_done = emit_less_u32(builder, rest, b);
-    quotient = builder.select(is_done, quotient, add(builder, quotient, 1));
+    quotient = builder.select(is_done, quotient, add_integers(builder, quotient, 1));
     rest = builder.select(is_done, rest, subtract(builder, rest, b));
   }
   const MReg by_zero = builder.vector_compare(Opcode::kVcmpEqS32, b, 0);
@@ -78,7 +78,8 @@ Division emit_divide_s32(KernelBuilder& builder, VReg a, VReg b) {
 
 VReg emit_population_count(KernelBuilder& builder, VReg a) {
   const auto pairs = [&](VReg x, int shift, std::uint32_t mask) {
-    return add(builder, builder.and_(x, mask), builder.and_(builder.shift_right(x, shift), mask));
+    return add_integers(builder, builder.and_(x, mask),
+                        builder.and_(builder.shift_right(x, shift), mask));
   };
   VReg count = pairs(a, 1, 0x55555555U);
   count = pairs(count, 2, 0x33333333U);

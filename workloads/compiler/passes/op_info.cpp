@@ -22,7 +22,7 @@ double padded_by(std::int64_t extent, std::int64_t multiple) {
   return static_cast<double>(padded) / static_cast<double>(extent);
 }
 
-std::int64_t extent_of(const hlo::Shape& shape, const std::vector<std::int64_t>& dimensions) {
+std::int64_t extent_over(const hlo::Shape& shape, const std::vector<std::int64_t>& dimensions) {
   std::int64_t extent = 1;
   for (std::int64_t d : dimensions) extent *= shape.dimensions[static_cast<std::size_t>(d)];
   return extent;
@@ -31,7 +31,7 @@ std::int64_t extent_of(const hlo::Shape& shape, const std::vector<std::int64_t>&
 std::int64_t free_extent(const hlo::Shape& shape, const std::vector<std::int64_t>& batch,
                          const std::vector<std::int64_t>& contracting) {
   return shape.element_count() /
-         std::max<std::int64_t>(1, extent_of(shape, batch) * extent_of(shape, contracting));
+         std::max<std::int64_t>(1, extent_over(shape, batch) * extent_over(shape, contracting));
 }
 
 /// Factor by which the MXU's tiles enlarge a product: rows to whole pushes, the contracted
@@ -43,13 +43,13 @@ double expansion(const Computation& computation, const HloInstruction& product,
   if (product.opcode == HloOpcode::kDot) {
     const hlo::DotDimensions& d = product.dot;
     return padded_by(free_extent(left, d.lhs_batch, d.lhs_contracting), kRowsPerPush) *
-           padded_by(extent_of(left, d.lhs_contracting), target.mxu_rows) *
+           padded_by(extent_over(left, d.lhs_contracting), target.mxu_rows) *
            padded_by(free_extent(right, d.rhs_batch, d.rhs_contracting), target.mxu_columns);
   }
   const hlo::ConvolutionDimensions& d = product.convolution;
-  return padded_by(extent_of(product.shape, {d.output_batch}), kRowsPerPush) *
-         padded_by(extent_of(right, {d.kernel_input_feature}), target.mxu_rows) *
-         padded_by(extent_of(right, {d.kernel_output_feature}), target.mxu_columns);
+  return padded_by(extent_over(product.shape, {d.output_batch}), kRowsPerPush) *
+         padded_by(extent_over(right, {d.kernel_input_feature}), target.mxu_rows) *
+         padded_by(extent_over(right, {d.kernel_output_feature}), target.mxu_columns);
 }
 
 bool multiplies(const HloInstruction& instruction) {

@@ -28,7 +28,7 @@ struct DimensionGroup {
 };
 
 /// The smallest such groups.
-std::vector<DimensionGroup> groups_of(const Dimensions& after, const Dimensions& before) {
+std::vector<DimensionGroup> dimension_groups(const Dimensions& after, const Dimensions& before) {
   std::vector<DimensionGroup> groups;
   std::size_t a = 0, b = 0;
   while (a < after.size() || b < before.size()) {
@@ -108,7 +108,7 @@ bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
 bool ReshapeMover::may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const {
   const Dimensions& places = broadcast.dimensions;
   if (!std::is_sorted(places.begin(), places.end())) return false;
-  const std::vector<DimensionGroup> groups = groups_of(broadcast.shape.dimensions, whole);
+  const std::vector<DimensionGroup> groups = dimension_groups(broadcast.shape.dimensions, whole);
   return std::any_of(groups.begin(), groups.end(), [&](const DimensionGroup& group) {
     std::int64_t elements = 1;
     for (std::size_t d = group.after_begin; d < group.after_end; ++d) {
@@ -147,7 +147,7 @@ InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions&
   const Dimensions split = extents(id), places = at(id).dimensions;
   InstructionId value = at(id).operands[0];
   Dimensions filled, filled_extents, from, joined, joined_places;
-  for (const DimensionGroup& group : groups_of(split, whole)) {
+  for (const DimensionGroup& group : dimension_groups(split, whole)) {
     const auto is_in = [&](std::size_t d) {
       return contains(places, static_cast<std::int64_t>(d));
     };

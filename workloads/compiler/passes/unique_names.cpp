@@ -9,7 +9,7 @@ namespace tpu::compiler {
 
 namespace {
 
-void make_names_unique(hlo::Computation& computation) {
+void make_unique_in(hlo::Computation& computation) {
   std::unordered_set<std::string> taken;
   std::vector<hlo::HloInstruction*> twins;
   for (hlo::HloInstruction& instruction : computation.instructions) {
@@ -29,7 +29,7 @@ void make_names_unique(hlo::Computation& computation) {
 }  // namespace
 
 void make_names_unique(hlo::Module& module) {
-  for (hlo::Computation& computation : module.computations) make_names_unique(computation);
+  for (hlo::Computation& computation : module.computations) make_unique_in(computation);
 }
 
 }  // namespace tpu::compiler
