@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "isa/cpu_clones.h"
+#include "isa/mxu_products.h"
 #include "isa/vector_arithmetic.h"
 #include "sim/base/error.h"
 
@@ -39,46 +40,6 @@ TPU_CPU_CLONES void take_part(int part, const std::uint32_t* from, float* to) {
       to[i] = as_float(as_bits(rest) & kHighHalf);
     }
   }
-}
-
-/// Adds eight rows times 128x128 weights to the result. `kWidth` neighbouring columns of all eight
-/// rows stay in registers while k runs; each sum is added up in the order of k, whatever the width.
-template <int kWidth>
-TPU_INLINE void multiply_columns(const float* operand, const float* weights, float* result) {
-  using Columns __attribute__((vector_size(4 * kWidth), aligned(4), may_alias)) = float;
-  for (int column = 0; column < kLanes; column += kWidth) {
-    Columns sum[kSublanes];
-    for (int row = 0; row < kSublanes; ++row) {
-      sum[row] = *reinterpret_cast<const Columns*>(result + kLanes * row + column);
-    }
-    for (int k = 0; k < kLanes; ++k) {
-      const Columns w = *reinterpret_cast<const Columns*>(weights + kLanes * k + column);
-      for (int row = 0; row < kSublanes; ++row) sum[row] += operand[kLanes * row + k] * w;
-    }
-    for (int row = 0; row < kSublanes; ++row) {
-      *reinterpret_cast<Columns*>(result + kLanes * row + column) = sum[row];
-    }
-  }
-}
-
-TPU_CPU_CLONES void multiply_eight_columns(const float* operand, const float* weights,
-                                           float* result) {
-  multiply_columns<8>(operand, weights, result);
-}
-
-#if TPU_HAS_WIDE_VECTORS
-TPU_WIDE_VECTORS void multiply_sixteen_columns(const float* operand, const float* weights,
-                                               float* result) {
-  multiply_columns<16>(operand, weights, result);
-}
-#endif
-
-void multiply_eight_rows(const float* operand, const float* weights, float* result) {
-#if TPU_HAS_WIDE_VECTORS
-  static const bool wide = __builtin_cpu_supports("avx512f") != 0;
-  if (wide) return multiply_sixteen_columns(operand, weights, result);
-#endif
-  multiply_eight_columns(operand, weights, result);
 }
 
 MxuState::MxuState(std::uint32_t rows, std::uint32_t columns, bool weights_in_order)
@@ -150,6 +111,7 @@ void MxuState::activate(Block& block) const {
     }
   }
   block.staged.clear();
+  block.magnitudes = magnitudes_of(active, std::size_t{kLanes} * kLanes);
 }
 
 void MxuState::latch(const Instruction& in, const VectorRegister& operand) {
@@ -177,10 +139,13 @@ std::uint32_t MxuState::multiply(const Instruction& in, const VectorRegister& op
       throw ProgramFault("expected row part " + std::to_string(r) +
                          " latched since the matmul before, found nothing");
     }
+    const float* const rows = &operand_[r].rows.row[0][0];
+    const Magnitudes magnitudes = magnitudes_of(rows, std::size_t{kSublanes} * kLanes);
     for (std::uint32_t c = 0; c < parts.columns; ++c) {
       const Block& block = blocks_[r * column_parts_ + c];
-      multiply_eight_rows(&operand_[r].rows.row[0][0], &block.weights[0].row[0][0],
-                          &sums_[c].row[0][0]);
+      const bool exact = products_are_exact(magnitudes, block.magnitudes);
+      const auto multiply_rows = exact ? multiply_exact_products : multiply_eight_rows;
+      multiply_rows(rows, &block.weights[0].row[0][0], &sums_[c].row[0][0]);
     }
   }
   if (columns_ < kLanes) {  // There are no cells: neither does 0 times infinity show.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isa/meaning.h"
+#include "isa/mxu_products.h"
 #include "isa/opcode_table.h"
 
 namespace tpu::isa {
@@ -54,6 +55,7 @@ class MxuState {
     bool staged_transposed = false;
     std::deque<EightRows> staged;
     std::vector<EightRows> weights;  ///< 128 x 128, row k first.
+    Magnitudes magnitudes;           ///< Of the weights.
   };
   struct OperandPart {
     bool latched = false;
