@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <complex>
 #include <cstring>
 #include <functional>
@@ -259,6 +260,54 @@ TEST(ComplexTypes, LoopsSumsAndProductsHandPartsOn) {
   }
 }
 
+/// By the imaginary part where the real ones are equal, as NumPy sorts; a payload follows.
+TEST(ComplexTypes, SortsMoveBothParts) {
+  Numbers x = random_numbers(30, 11), payload = random_numbers(30, 12);
+  for (std::size_t i = 0; i < 10; ++i) x[3 * i] = {0.5, x[3 * i].imag()};
+  const auto results = results_of(
+      "HloModule s\nless {\n  a = c64[] parameter(0)\n  b = c64[] parameter(1)\n"
+      "  p = c64[] parameter(2)\n  q = c64[] parameter(3)\n"
+      "  ar = f32[] real(a)\n  br = f32[] real(b)\n  ai = f32[] imag(a)\n  bi = f32[] imag(b)\n"
+      "  lr = pred[] compare(ar, br), direction=LT\n  er = pred[] compare(ar, br), direction=EQ\n"
+      "  li = pred[] compare(ai, bi), direction=LT\n  n = pred[] and(er, li)\n"
+      "  ROOT l = pred[] or(lr, n)\n}\n"
+      "ENTRY main {\n  x = c64[30] parameter(0)\n  p = c64[30] parameter(1)\n"
+      "  ROOT s = (c64[30], c64[30]) sort(x, p), dimensions={0}, to_apply=less\n}\n",
+      {x, payload});
+  std::vector<std::size_t> order(30);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(x[a].real(), x[a].imag()) < std::pair(x[b].real(), x[b].imag());
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(results.at(0).at(i), x[order[i]]) << i;
+    EXPECT_EQ(results.at(1).at(i), payload[order[i]]) << i;
+  }
+}
+
+/// Each element at most once; the update at 9 lies outside.
+TEST(ComplexTypes, ProductsAtUniqueIndicesAreGatheredAndPutBack) {
+  const Numbers x = random_numbers(24, 13), u = random_numbers(9, 14);
+  const std::string text =
+      "HloModule p\nproduct {\n  a = c64[] parameter(0)\n  b = c64[] parameter(1)\n"
+      "  ROOT c = c64[] multiply(a, b)\n}\n"
+      "ENTRY main {\n  x = c64[8,3] parameter(0)\n  u = c64[3,3] parameter(1)\n"
+      "  at = s32[3,1] constant({{6}, {9}, {2}})\n"
+      "  ROOT r = c64[8,3] scatter(x, at, u), update_window_dims={1}, inserted_window_dims={0}, "
+      "scatter_dims_to_operand_dims={0}, index_vector_dim=1, unique_indices=true, "
+      "to_apply=product\n}\n";
+  Numbers expected = x;
+  for (std::size_t i = 0; i < 3; ++i) {
+    expected[18 + i] *= u[i];
+    expected[6 + i] *= u[6 + i];
+  }
+  EXPECT_LT(error_of(results_of(text, {x, u}).at(0), expected), 1e-6);
+  std::string often = text;
+  const std::string once = "unique_indices=true, ";
+  often.erase(often.find(once), once.size());
+  EXPECT_THROW(results_of(often, {x, u}), WorkloadError);
+}
+
 TEST(ComplexTypes, WhatHasNoFormIsRefusedByName) {
   const auto said = [](const std::string& operation) -> std::string {
     const std::string text =
@@ -272,6 +321,10 @@ TEST(ComplexTypes, WhatHasNoFormIsRefusedByName) {
     return "nothing";
   };
   EXPECT_NE(said("cholesky(x), lower=true").find("bad: expected an operation that has a form on"),
+            std::string::npos);
+  EXPECT_NE(said("cholesky(x), lower=true, metadata={op_name=\"jit(f)/cholesky\" "
+                 "source_file=\"model.py\" source_line=12}")
+                .find("bad, from jit(f)/cholesky (model.py:12): expected an operation that has"),
             std::string::npos);
   EXPECT_NE(said("fft(x), fft_type=DCT, fft_length={4}").find("expected fft_type=FFT"),
             std::string::npos);

@@ -178,8 +178,8 @@ TEST(WindowForms, SelectionByGreaterThanTakesTheLastOfEqualElements) {
 /// A window that has all elements of both dimensions, some of its padding too.
 TEST(WindowForms, AWindowOfOneElementMovesNothing) {
   const hlo::Module after = check(R"(
-  x = f32[2,12,3,10,4] parameter(0)
-  ROOT s = f32[2,12,3,10,4] reduce-window(x, zero), window={size=1x1x1x1x1}, to_apply=add
+  x = f32[1,12,1,10,4] parameter(0)
+  ROOT s = f32[1,12,1,10,4] reduce-window(x, zero), window={size=1x1x1x1x1}, to_apply=add
 )");
   EXPECT_EQ(count(after, kPooling), 0U);
 }

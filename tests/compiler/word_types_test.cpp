@@ -83,6 +83,21 @@ std::string wide(const std::string& operation) {
          operation + "\n  ROOT w = u32[30,2] bitcast-convert(r)\n}\n";
 }
 
+/// From the largest to the least; half of them have the same high word.
+TEST(WordTypes, WideIntegersAreSorted) {
+  check_hlo(
+      "HloModule s\ngreater {\n  a = u64[] parameter(0)\n  b = u64[] parameter(1)\n"
+      "  ROOT g = pred[] compare(a, b), direction=GT\n}\n"
+      "ENTRY main {\n  a = u32[30,2] parameter(0)\n  h = u32[30,1] slice(a), slice={[0:30], "
+      "[0:1]}\n"
+      "  two = u32[] constant(2)\n  twos = u32[30,1] broadcast(two), dimensions={}\n"
+      "  few = u32[30,1] remainder(h, twos)\n  l = u32[30,1] slice(a), slice={[0:30], [1:2]}\n"
+      "  w = u32[30,2] concatenate(l, few), dimensions={1}\n  x = u64[30] bitcast-convert(w)\n"
+      "  s = u64[30] sort(x), dimensions={0}, to_apply=greater\n"
+      "  ROOT r = u32[30,2] bitcast-convert(s)\n}\n",
+      range(0, 4294967294.0));
+}
+
 TEST(WordTypes, WideIntegersAreExact) {
   for (const char* opcode : {"add", "subtract", "multiply", "and", "or", "xor", "maximum"}) {
     check_hlo(wide("u64[30] " + std::string(opcode) + "(x, y)"), range(0, 4294967294.0));

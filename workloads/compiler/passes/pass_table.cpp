@@ -51,6 +51,7 @@
 #include "workloads/compiler/passes/step_forms.h"
 #include "workloads/compiler/passes/unique_names.h"
 #include "workloads/compiler/passes/unit_dimensions.h"
+#include "workloads/compiler/passes/wide_sorts.h"
 #include "workloads/compiler/passes/widen.h"
 #include "workloads/compiler/passes/window_forms.h"
 #include "workloads/compiler/passes/window_padding.h"
@@ -215,6 +216,7 @@ std::vector<Pass> whole_module_rows() {
        plain,
        {Fact::kInWords}},
       {"upcast_operands", Stage::kWhole, on_module<upcast_operands>, plain, {Fact::kInWords}},
+      {"split_wide_sorts", Stage::kWhole, on_module<split_wide_sorts>, plain, {Fact::kInWords}},
       {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
       {"expand_factorizations",
        Stage::kWhole,

@@ -1,13 +1,29 @@
 #include "workloads/compiler/passes/pipeline.h"
 
+#include "sim/base/error.h"
 #include "workloads/compiler/passes/control_flow.h"
 #include "workloads/compiler/passes/module_verifier.h"
 #include "workloads/compiler/passes/pass_table.h"
 #include "workloads/compiler/passes/pass_timer.h"
+#include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {
 
 namespace {
+
+/// What a pass says of an instruction, whose name it begins with, with the line of the program that
+/// it comes from; empty where there is no such instruction or line.
+std::string with_line_of_program(const hlo::Module& module, const std::string& said) {
+  const std::string name = said.substr(0, said.find(": "));
+  for (const hlo::Computation& computation : module.computations) {
+    for (const hlo::HloInstruction& instruction : computation.instructions) {
+      if (instruction.name != name) continue;
+      const std::string origin = hlo::with_origin(module, computation, instruction);
+      return origin == name ? "" : origin + said.substr(name.size());
+    }
+  }
+  return "";
+}
 
 /// Runs the rows of the table on a module, or on the body of a loop or branch. The observer is told
 /// passes of a body as "body/pass".
@@ -63,7 +79,13 @@ class PassRunner {
   void run(const Pass& pass) {
     {
       const PassTimer timer(context_.report, pass.name);
-      pass.run(context_);
+      try {
+        pass.run(context_);
+      } catch (const WorkloadError& error) {
+        const std::string said = with_line_of_program(module(), error.what());
+        if (said.empty()) throw;
+        throw WorkloadError(said);
+      }
     }
     held_ = held_.without(pass.ends).with(pass.gives);
     if (verifies_passes()) verify_between_passes(context_.scheduled, held_, prefix_ + pass.name);
