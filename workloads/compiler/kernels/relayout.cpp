@@ -358,10 +358,21 @@ double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& t
     permutation.push_back(
         static_cast<std::size_t>(std::find(before.begin(), before.end(), d) - before.begin()));
   }
+  // A packed tile becomes one of 32-bit elements, and back, but for blocks of whole tiles.
+  constexpr double kUnpacked = 2.5, kPacked = 3;
+  SlabArray before_it{0, from}, behind_it{1, to};
+  keep_packed(permutation, before_it, behind_it);
+  const bool is_packed = from.type == hlo::ElementType::kBf16;
   const double bytes = static_cast<double>(from.padded_bytes() + to.padded_bytes());
   const TileArray source{{}, {}, physical_extents(from)}, result{{}, {}, physical_extents(to)};
-  return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle,
-                                  ElementMover::transpose_cycles(source, result, permutation));
+  double cycles = ElementMover::transpose_cycles(source, result, permutation);
+  if (is_packed && !before_it.stays_packed) {
+    cycles += kUnpacked * static_cast<double>(source.tiles());
+  }
+  if (is_packed && !behind_it.stays_packed) {
+    cycles += kPacked * static_cast<double>(result.tiles());
+  }
+  return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle, cycles);
 }
 
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
