@@ -15,11 +15,11 @@ class NamedSteps(dict):
         self[make.__name__] = make
         return make
 
-    def stablehlo(self, name):
-        """The step as text; its first two arguments, parameters and the optimiser's state, are donated."""
+    def stablehlo(self, name, platforms=None):
+        """The step as text; its first two arguments, parameters and the optimiser's state, are donated. `platforms`: for others than this computer's."""
         update, arguments = self[name]()
         shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments())
-        return jax.jit(update, donate_argnums=(0, 1), keep_unused=True).lower(*shapes).as_text()
+        return jax.jit(update, donate_argnums=(0, 1), keep_unused=True).trace(*shapes).lower(lowering_platforms=platforms).as_text()
 
 
 def print_named(names, stablehlo, usage):

@@ -162,6 +162,58 @@ TEST(FactorizationExpander, SolutionsOfTriangularSystemsSolveThem) {
   }
 }
 
+/// 96 systems of 32 rows are three parts: their state would not stay in VMEM together. The loop
+/// over columns wants rows in the lanes and matrices in the sublanes, where no part can be cut off.
+TEST(FactorizationExpander, ManyTriangularSystemsAreSolvedInParts) {
+  Batch a = random_batch(96, 32, 32, 11);
+  const Batch b = random_batch(96, 32, 32, 12);
+  for (double& element : a.elements) element /= 8;
+  for (std::size_t m = 0; m < 96; ++m) {
+    for (std::size_t i = 0; i < 32; ++i) a.at(m, i, i) += m % 2 == 0 ? 2 : -2;
+  }
+  const std::string text = "HloModule t\n\nENTRY %main (a: " + a.type() + ", b: " + b.type() +
+                           ") -> " + b.type() + " {\n  %a = " + a.type() +
+                           " parameter(0)\n  %b = " + b.type() +
+                           " parameter(1)\n  ROOT %x = " + b.type() +
+                           " triangular-solve(%a, %b), left_side=true, lower=true, "
+                           "transpose_a=NO_TRANSPOSE\n}\n";
+  hlo::Module module = hlo::read_hlo_text("test", text);
+  compiler::expand_factorizations(module, compiler::Target());
+  bool has_part = false;
+  for (const hlo::Computation& computation : module.computations) {
+    for (const hlo::HloInstruction& each : computation.instructions) {
+      has_part |= each.opcode == hlo::HloOpcode::kWhile && each.shape.elements.size() == 3 &&
+                  each.shape.elements[2].dimensions == std::vector<std::int64_t>{32, 32, 32};
+    }
+  }
+  EXPECT_TRUE(has_part);
+  Batch x = b;
+  x.elements = results_of(text, {a, b})[0];
+  expect_close(product(triangle_of(a, true, false), x), b);
+}
+
+/// Results of a tuple, too: parts of 48.
+TEST(FactorizationExpander, ManyMatricesAreFactorizedInParts) {
+  const Batch a = random_batch(96, 9, 9, 13);
+  const std::string types = "(" + a.type() + ", s32[96,9], s32[96,9])";
+  const auto results =
+      results_of("HloModule t\n\nENTRY %main (a: " + a.type() + ") -> " + types +
+                     " {\n  %a = " + a.type() + " parameter(0)\n  ROOT %f = " + types +
+                     " custom-call(%a), custom_call_target=\"LuDecomposition\"\n}\n",
+                 {a});
+  Batch factors = a, ordered = a;
+  factors.elements = results[0];
+  for (std::size_t m = 0; m < 96; ++m) {
+    for (std::size_t i = 0; i < 9; ++i) {
+      for (std::size_t j = 0; j < 9; ++j) {
+        ordered.at(m, i, j) = a.at(m, static_cast<std::size_t>(results[2][m * 9 + i]), j);
+      }
+    }
+  }
+  expect_close(product(triangle_of(factors, true, true), triangle_of(factors, false, false)),
+               ordered);
+}
+
 /// Of one triangle; the second matrix has an eigenvalue twice and nothing to turn, odd sizes are
 /// padded.
 TEST(EigenExpander, VectorsAndValuesOfEighAreThoseOfTheMatrix) {
@@ -441,7 +493,7 @@ TEST(FactorizationExpander, ShapesThatDoNotFitAreLeftToTheListOfRefusals) {
         "test", std::string("HloModule t\n\nENTRY %main (a: f32[8,128]) -> f32[8,128] {\n  %a = "
                             "f32[8,128] parameter(0)\n  ") +
                     body + "\n}\n");
-    compiler::expand_factorizations(module);
+    compiler::expand_factorizations(module, compiler::Target());
     EXPECT_EQ(module.computations.size(), 1U) << body;
   }
 }

@@ -65,6 +65,23 @@ int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const Dimensi
   return innermost;
 }
 
+bool takes_whole_tiles(const hlo::Shape& array, const hlo::Shape& part,
+                       const DimensionOrder& order) {
+  const int innermost = innermost_cut(array, part, order);
+  return innermost < 0 || innermost + 2 < static_cast<int>(order.size());
+}
+
+bool is_dynamic_part(hlo::HloOpcode opcode) {
+  return opcode == hlo::HloOpcode::kDynamicSlice || opcode == hlo::HloOpcode::kDynamicUpdateSlice;
+}
+
+PartOfArray part_of_array(const hlo::Computation& computation,
+                          const hlo::HloInstruction& dynamic_part) {
+  const hlo::Shape& array = computation.at(dynamic_part.operands[0]).shape;
+  const bool updates = dynamic_part.opcode == hlo::HloOpcode::kDynamicUpdateSlice;
+  return {array, updates ? computation.at(dynamic_part.operands[1]).shape : dynamic_part.shape};
+}
+
 bool is_one_range(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order) {
   const int innermost = innermost_cut(array, part, order);
   for (int i = 0; i < innermost; ++i) {

@@ -27,6 +27,19 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
 /// -1: none.
 int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order);
 
+/// Whether a part takes the two minor dimensions of an order whole: it is made of whole tiles.
+bool takes_whole_tiles(const hlo::Shape& array, const hlo::Shape& part,
+                       const DimensionOrder& order);
+
+/// A dynamic slice and its array, or what an update writes and the array that it changes.
+struct PartOfArray {
+  const hlo::Shape& array;
+  const hlo::Shape& part;
+};
+bool is_dynamic_part(hlo::HloOpcode opcode);
+PartOfArray part_of_array(const hlo::Computation& computation,
+                          const hlo::HloInstruction& dynamic_part);
+
 /// Whether a part is one range of its array in an order: dimensions outside of the innermost cut
 /// have one index in it.
 bool is_one_range(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/passes/counted_loop.h"
 #include "workloads/compiler/passes/edit.h"
 
@@ -136,16 +137,26 @@ class FactorizationExpander {
   FactorizationExpander(hlo::Module& module, hlo::ComputationId computation)
       : module_(module), computation_(computation), edit_(module, computation) {}
 
+  /// All of them become loops over columns.
   void run() {
-    const std::size_t count = code().instructions.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      old_ = code().instructions[i];
-      if (!old_.operands.empty()) visit();
-    }
-    if (code().instructions.size() > count) tidy(code());
+    for_each_of_them([this] { expand(); });
+  }
+  /// Those of many matrices become loops over parts of at most so many bytes.
+  void part(std::uint64_t most_bytes) {
+    for_each_of_them([this, most_bytes] { work_in_parts(most_bytes); });
   }
 
  private:
+  void for_each_of_them(const std::function<void()>& rewrite) {
+    const std::size_t count = code().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      old_ = code().instructions[i];
+      if (old_.operands.empty() || !is_well_formed()) continue;
+      edit_.stand_for(old_.id);
+      rewrite();
+    }
+    if (code().instructions.size() > count) tidy(code());
+  }
   hlo::Computation& code() { return module_.computations[static_cast<std::size_t>(computation_)]; }
   bool says(const char* attribute) const {
     return old_.raw_attributes->find(attribute) != std::string::npos;
@@ -177,17 +188,17 @@ class FactorizationExpander {
         return right == expected;
       }
       case HloOpcode::kCustomCall:
-        return calls("ProductOfElementaryHouseholderReflectors")
-                   ? old_.operands.size() == 2 && !old_.shape.is_tuple()
-                   : old_.shape.elements.size() == (calls("LuDecomposition") ? 3U : 2U);
+        if (calls("ProductOfElementaryHouseholderReflectors")) {
+          return old_.operands.size() == 2 && !old_.shape.is_tuple();
+        }
+        return (calls("LuDecomposition") && old_.shape.elements.size() == 3) ||
+               (calls("Qr") && old_.shape.elements.size() == 2);
       default:
         return false;
     }
   }
 
-  void visit() {
-    if (!is_well_formed()) return;
-    edit_.stand_for(old_.id);
+  void expand() {
     if (old_.opcode == HloOpcode::kCholesky) return cholesky();
     if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
     if (calls("LuDecomposition")) return lu();
@@ -195,6 +206,7 @@ class FactorizationExpander {
     if (calls("ProductOfElementaryHouseholderReflectors")) return reflectors();
   }
 
+  void work_in_parts(std::uint64_t most_bytes);
   void cholesky();
   void triangular_solve();
   void lu();
@@ -206,6 +218,108 @@ class FactorizationExpander {
   GraphEditor edit_;
   HloInstruction old_;
 };
+
+/// An array of one matrix, of its rank without the dimensions of the batch.
+Extents of_one(const Extents& extents, std::size_t batch_rank) {
+  return {extents.begin() + static_cast<std::ptrdiff_t>(batch_rank), extents.end()};
+}
+
+/// What an array of one matrix takes in VMEM: tiles of 8 rows and 128 lanes, 32-bit elements.
+std::uint64_t tiled_bytes(const Extents& of_one_matrix) {
+  const auto columns = static_cast<std::uint64_t>(of_one_matrix.back());
+  const auto rows =
+      of_one_matrix.size() < 2 ? 1 : static_cast<std::uint64_t>(*(of_one_matrix.end() - 2));
+  return round_up(rows, 8) * round_up(columns, 128) * 4;
+}
+
+/// As many matrices at a time as the bytes are enough for, of those numbers that divide the batch.
+void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
+  const std::size_t batch_rank = edit_.dimensions(old_.operands[0]).size() - 2;
+  const Extents first = edit_.dimensions(old_.operands[0]);
+  std::int64_t count = 1;
+  for (std::size_t d = 0; d < batch_rank; ++d) count *= first[d];
+  std::vector<hlo::Shape> results = old_.shape.elements;
+  if (!old_.shape.is_tuple()) results = {old_.shape};
+  std::uint64_t bytes = 0;
+  for (const Id operand : old_.operands) {
+    bytes += tiled_bytes(of_one(edit_.dimensions(operand), batch_rank));
+  }
+  for (const hlo::Shape& result : results) {
+    bytes += tiled_bytes(of_one(result.dimensions, batch_rank));
+  }
+  std::int64_t part = count;
+  while (part > 1 && (count % part != 0 || static_cast<std::uint64_t>(part) * bytes > most_bytes)) {
+    --part;
+  }
+  if (part == count || bytes > most_bytes) return;
+
+  const auto batched = [batch_rank](const Extents& extents, std::int64_t matrices) {
+    Extents made = of_one(extents, batch_rank);
+    made.insert(made.begin(), matrices);
+    return made;
+  };
+  std::vector<Id> state;
+  for (const Id operand : old_.operands) {
+    state.push_back(edit_.reshape(operand, batched(edit_.dimensions(operand), count)));
+  }
+  for (const hlo::Shape& result : results) {
+    state.push_back(edit_.splat(result.type, batched(result.dimensions, count), 0));
+  }
+  const HloInstruction whole = old_;
+  const std::vector<Id> done =
+      loop(count / part, state, [&](GraphEditor& edit, Id step, const std::vector<Id>& values) {
+        const Id begin = edit.binary_with(HloOpcode::kMultiply, step, static_cast<double>(part));
+        const auto place = [&](std::vector<Id> operands, std::size_t rank) {
+          operands.push_back(begin);
+          while (--rank > 0) operands.push_back(edit.scalar(ElementType::kS32, 0));
+          return operands;
+        };
+        HloInstruction of_part = whole;
+        of_part.operands.clear();
+        for (std::size_t i = 0; i < whole.operands.size(); ++i) {
+          Extents extents = edit.dimensions(values[i]);
+          extents[0] = part;
+          HloInstruction taken =
+              edit.start(HloOpcode::kDynamicSlice, place({values[i]}, extents.size()),
+                         hlo::array_shape(edit.shape(values[i]).type, extents));
+          taken.dynamic_slice_sizes = extents;
+          of_part.operands.push_back(edit.append_instruction(std::move(taken)));
+        }
+        std::vector<hlo::Shape> shapes;
+        for (const hlo::Shape& result : results) {
+          shapes.push_back(hlo::array_shape(result.type, batched(result.dimensions, part)));
+        }
+        of_part.shape = shapes[0];
+        if (whole.shape.is_tuple()) {
+          of_part.shape = whole.shape;
+          of_part.shape.elements = shapes;
+        }
+        const Id made = edit.append_instruction(of_part);
+        std::vector<Id> next = values;
+        for (std::size_t r = 0; r < results.size(); ++r) {
+          Id result = made;
+          if (whole.shape.is_tuple()) {
+            HloInstruction element = edit.start(HloOpcode::kGetTupleElement, {made}, shapes[r]);
+            element.tuple_index = static_cast<std::int64_t>(r);
+            result = edit.append_instruction(std::move(element));
+          }
+          Id& kept = next[whole.operands.size() + r];
+          kept = edit.append_instruction(
+              edit.start(HloOpcode::kDynamicUpdateSlice,
+                         place({kept, result}, edit.dimensions(kept).size()), edit.shape(kept)));
+        }
+        return next;
+      });
+  std::vector<Id> ends;
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    ends.push_back(edit_.reshape(done[whole.operands.size() + r], results[r].dimensions));
+  }
+  if (whole.shape.is_tuple()) {
+    edit_.finish_tuple(ends);
+  } else {
+    edit_.finish(ends[0]);
+  }
+}
 
 /// Column i of the factor is that of what is left, over the root of its diagonal element; its outer
 /// product with itself is taken off. Row and diagonal element are sums of one kernel; in the next
@@ -238,49 +352,44 @@ void FactorizationExpander::cholesky() {
   edit_.finish(is_lower ? factors : turned(edit_, factors));
 }
 
-/// op(A) X = B by elimination on [op(A) B]: row i, over its diagonal element, is that of X behind;
-/// its multiples are taken off the rows that come later. X op(A) = B is op(A)^T X^T = B^T. As in
-/// cholesky(), the row and its diagonal element are sums of one kernel, and in the next one each
-/// row finds its element of the column. What stands in the columns that are done is of no use any
-/// more.
+/// op(A) X = B by elimination: with the rows of both over the diagonal elements of op(A), row i of
+/// B is that of X once the rows before have been taken off, and its multiples by column i are taken
+/// off those that come later. Only B changes; column i of op(A), a sum along lanes, is 0 where
+/// nothing is taken off. X op(A) = B is op(A)^T X^T = B^T.
 void FactorizationExpander::triangular_solve() {
   const bool is_left = says("left_side=true");
   const bool is_transposed = says("transpose_a=TRANSPOSE") || says("transpose_a=ADJOINT");
   const bool turns = is_transposed == is_left;
   const bool is_lower = says("lower=true") != turns;
-  const Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
-  const Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
-  const Extents square = edit_.dimensions(triangle), result = edit_.dimensions(right);
+  Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
+  Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
+  const Extents square = edit_.dimensions(triangle), extents = edit_.dimensions(right);
   const std::int64_t n = square.back();
   const auto last = static_cast<std::int64_t>(square.size()) - 1;
-  const bool has_units = says("unit_diagonal=true");
-  const auto kept = is_lower ? (has_units ? ComparisonDirection::kGt : ComparisonDirection::kGe)
-                             : (has_units ? ComparisonDirection::kLt : ComparisonDirection::kLe);
-  const Id is_kept = edit_.compare(edit_.iota(ElementType::kS32, square, last - 1),
-                                   edit_.iota(ElementType::kS32, square, last), kept);
-  const Id both = edit_.concatenate({Matrices(edit_, square).kept(is_kept, triangle), right}, last);
-  const Extents extents = edit_.dimensions(both);
+  Matrices a(edit_, square), b(edit_, extents);
+  const auto on = [&](ComparisonDirection side) {
+    return edit_.compare(edit_.iota(ElementType::kS32, square, last - 1),
+                         edit_.iota(ElementType::kS32, square, last), side);
+  };
+  if (!says("unit_diagonal=true")) {
+    const Id factors = a.reciprocal(a.sum_of_rows(on(ComparisonDirection::kEq), triangle));
+    triangle = edit_.binary(HloOpcode::kMultiply, triangle, a.along_rows(factors));
+    right = edit_.binary(HloOpcode::kMultiply, right, b.along_rows(factors));
+  }
+  triangle = a.kept(on(is_lower ? ComparisonDirection::kGt : ComparisonDirection::kLt), triangle);
   const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
-    Matrices m(edit, extents);
+    Matrices a(edit, square), b(edit, extents);
     const Id i =
         is_lower ? step
                  : edit.binary(HloOpcode::kSubtract,
                                edit.scalar(ElementType::kS32, static_cast<double>(n - 1)), step);
-    const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
-    const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
-    const Id row = m.along_columns(m.sum_of_columns(is_row, state[0]));
-    const Id factor = has_units ? edit.splat(ElementType::kF32, m.batch(), 1)
-                                : m.reciprocal(m.element_at(is_row, is_column, state[0]));
-    const Id column = m.scaled_column(is_column, state[0], factor);
-    const Id rest =
-        edit.binary(HloOpcode::kSubtract, state[0], edit.binary(HloOpcode::kMultiply, column, row));
-    const Id done = edit.binary(HloOpcode::kMultiply, state[0], m.all_over(factor, extents));
-    return std::vector<Id>{edit.select(is_row, done, rest)};
+    const Id row = b.sum_of_columns(b.rows_that(ComparisonDirection::kEq, i), state[1]);
+    const Id column = a.sum_of_rows(a.columns_that(ComparisonDirection::kEq, i), state[0]);
+    const Id taken = edit.binary(HloOpcode::kMultiply, b.along_rows(column), b.along_columns(row));
+    return std::vector<Id>{state[0], edit.binary(HloOpcode::kSubtract, state[1], taken)};
   };
-  Extents starts(extents.size(), 0), limits = extents;
-  starts.back() = n;
-  const Id solved = edit_.slice(loop(n, {both}, body)[0], starts, limits);
-  edit_.finish(is_left ? edit_.reshape(solved, result) : turned(edit_, solved));
+  const Id solved = loop(n, {triangle, right}, body)[1];
+  edit_.finish(is_left ? solved : turned(edit_, solved));
 }
 
 /// The first row with the largest element of column i from i on, as a number of f32. No element is
@@ -457,9 +566,15 @@ void FactorizationExpander::reflectors() {
 
 }  // namespace
 
-void expand_factorizations(hlo::Module& module) {
-  const auto count = static_cast<hlo::ComputationId>(module.computations.size());
-  for (hlo::ComputationId id = 0; id < count; ++id) FactorizationExpander(module, id).run();
+/// State of a loop that is one kernel, read and written, takes a fourth of VMEM at most
+/// (`join_small_kernels`).
+void expand_factorizations(hlo::Module& module, const Target& target) {
+  const auto for_each = [&](const auto& work) {
+    const auto count = static_cast<hlo::ComputationId>(module.computations.size());
+    for (hlo::ComputationId id = 0; id < count; ++id) work(FactorizationExpander(module, id));
+  };
+  for_each([&](FactorizationExpander expander) { expander.part(target.vmem_bytes / 8); });
+  for_each([](FactorizationExpander expander) { expander.run(); });
 }
 
 }  // namespace tpu::compiler

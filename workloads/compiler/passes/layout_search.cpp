@@ -82,6 +82,7 @@ class LayoutSearch {
   bool takes_part(InstructionId id) const { return !shape(id).is_tuple() && shape(id).rank() >= 2; }
   InstructionId representative(InstructionId id);
   void unite(InstructionId a, InstructionId b);
+  bool ends_between(InstructionId operand, InstructionId user) const;
   void unite_in_step();
   void make_groups();
   void find_relations();
@@ -162,21 +163,6 @@ bool has_choice(HloOpcode opcode) {
   }
 }
 
-/// A dynamic slice and its array, or what an update writes and the array that it changes.
-struct PartOfArray {
-  const Shape& array;
-  const Shape& part;
-};
-PartOfArray part_of_array(const Computation& computation, const HloInstruction& instruction) {
-  const Shape& array = computation.at(instruction.operands[0]).shape;
-  const bool updates = instruction.opcode == HloOpcode::kDynamicUpdateSlice;
-  return {array, updates ? computation.at(instruction.operands[1]).shape : instruction.shape};
-}
-
-bool is_dynamic_part(HloOpcode opcode) {
-  return opcode == HloOpcode::kDynamicSlice || opcode == HloOpcode::kDynamicUpdateSlice;
-}
-
 bool LayoutSearch::is_stuck(InstructionId id) const {
   if (!has_choice(at(id).opcode)) return true;
   const bool is_result = id == computation_.root;
@@ -194,6 +180,15 @@ void LayoutSearch::unite(InstructionId a, InstructionId b) {
   group_of_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
 }
 
+/// Whether an order that is given ends at a dynamic slice that would cut its tiles.
+bool LayoutSearch::ends_between(InstructionId operand, InstructionId user) const {
+  const auto is_given = [this](InstructionId id) {
+    return !orders_[static_cast<std::size_t>(id)].empty();
+  };
+  return is_given(operand) != is_given(user) &&
+         (is_dynamic_part(at(operand).opcode) || is_dynamic_part(at(user).opcode));
+}
+
 /// What is concatenated lies as the whole does, but for expressions over few lanes that take longer
 /// for their padding than it takes to copy what they make: sines of a few features that stand
 /// beside many.
@@ -207,7 +202,7 @@ void LayoutSearch::unite_in_step() {
       continue;
     }
     for (InstructionId operand : operands_in_step(computation_, instruction)) {
-      unite(operand, instruction.id);
+      if (!ends_between(operand, instruction.id)) unite(operand, instruction.id);
     }
   }
   std::map<InstructionId, double> spared;  // Of each expression, what its padding costs.
@@ -302,13 +297,11 @@ double LayoutSearch::accesses(const HloInstruction& instruction) const {
 /// Whether dynamic slices and updates move whole tiles in the order: they take the two minor
 /// dimensions whole, and what is one range of an array in row-major order stays one.
 bool LayoutSearch::moves_whole_tiles(const Group& group, const DimensionOrder& order) const {
-  const int rank = static_cast<int>(order.size());
+  const DimensionOrder rows = row_major(static_cast<std::int64_t>(order.size()));
   return std::all_of(group.parts.begin(), group.parts.end(), [&](InstructionId id) {
     const PartOfArray of = part_of_array(computation_, at(id));
-    const int innermost = innermost_cut(of.array, of.part, order);
-    return innermost < 0 ||
-           (innermost + 2 < rank && (is_one_range(of.array, of.part, order) ||
-                                     !is_one_range(of.array, of.part, row_major(rank))));
+    return takes_whole_tiles(of.array, of.part, order) &&
+           (is_one_range(of.array, of.part, order) || !is_one_range(of.array, of.part, rows));
   });
 }
 

@@ -7,6 +7,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -120,8 +121,15 @@ class LayoutAssignment {
   std::deque<InstructionId> work_;
 };
 
+/// An order that others want for a dynamic slice (an inner loop whose state it becomes) ends there
+/// if it would cut tiles: what wants it gets a copy.
 void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
   if (at(id).shape.is_tuple() || at(id).shape.rank() < 2 || !order(id).empty()) return;
+  if (is_dynamic_part(at(id).opcode)) {
+    const PartOfArray of = part_of_array(computation_, at(id));
+    const bool is_row_major = wanted == row_major(at(id).shape.rank());
+    if (!is_row_major && !takes_whole_tiles(of.array, of.part, wanted)) return;
+  }
   order(id) = wanted;
   work_.push_back(id);
 }

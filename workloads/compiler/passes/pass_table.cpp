@@ -220,7 +220,7 @@ std::vector<Pass> whole_module_rows() {
       {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
       {"expand_factorizations",
        Stage::kWhole,
-       on_module<expand_factorizations>,
+       with_target<expand_factorizations>,
        {Fact::kWhole, Fact::kInWords},
        {Fact::kOutlined}},
       {"expand_eigenvalues",
