@@ -55,6 +55,12 @@ TEST(SlicesInPlace, LanesAreCutInWholeTiles) {
   EXPECT_EQ(gate->pitch, 4 * 4);
   EXPECT_TRUE(part_of("f32[3,16,300]", "f32[3,16,44]", "[0:3], [0:16], [256:300]"));
   EXPECT_FALSE(part_of("f32[16,512]", "f32[16,128]", "[0:16], [64:192]"));
+  const auto half = part_of("f32[16,512]", "f32[16,50]", "[0:16], [320:370]");
+  ASSERT_TRUE(half);
+  EXPECT_EQ(half->granule, 2 * 4);
+  EXPECT_EQ(half->pitch, 4 * 4);
+  EXPECT_EQ(half->lanes, 64);
+  EXPECT_FALSE(part_of("f32[16,512]", "f32[16,65]", "[0:16], [320:385]"));
   EXPECT_FALSE(part_of("bf16[16,512]", "bf16[16,128]", "[0:16], [128:256]"));
   EXPECT_FALSE(part_of("f32[16,512]", "f32[16,128]", "[0:16], [128:384:2]"));
 }
@@ -134,6 +140,57 @@ ENTRY main {
   rows = f32[3,9] reduce(q, zero), dimensions={2}, to_apply=add
   lanes = f32[188] reduce(q, zero), dimensions={0,1}, to_apply=add
   ROOT all = (f32[3,9,188], f32[3,9], f32[188]) tuple(q, rows, lanes)
+}
+)"),
+            0U);
+}
+
+/// Halves of 128 features, and a slice of few, turn in their tile; sums leave out what stood there.
+TEST(SlicesInPlace, HalvesOfATileTurnInIt) {
+  EXPECT_EQ(slices_left(std::string("HloModule m\n") + R"(
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[5,200,128] parameter(0)
+  y = f32[5,200,300] parameter(1)
+  a = f32[5,200,64] slice(x), slice={[0:5], [0:200], [0:64]}
+  b = f32[5,200,64] slice(x), slice={[0:5], [0:200], [64:128]}
+  c = f32[5,200,64] slice(y), slice={[0:5], [0:200], [140:204]}
+  gate = f32[5,200,64] logistic(b)
+  p = f32[5,200,64] multiply(a, gate)
+  q = f32[5,200,64] add(p, c)
+  zero = f32[] constant(0)
+  rows = f32[5,200] reduce(q, zero), dimensions={2}, to_apply=add
+  lanes = f32[64] reduce(q, zero), dimensions={0,1}, to_apply=add
+  ROOT all = (f32[5,200,64], f32[5,200], f32[64]) tuple(q, rows, lanes)
+}
+)",
+                        1),
+            0U);
+}
+
+/// A gate whose product is made for a dot: packed row tiles have the same rows.
+TEST(SlicesInPlace, PackedResultsHaveTheRowsOfWhatTheyAreMadeFrom) {
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[3,1000,512] parameter(0)
+  a = f32[3,1000,256] slice(x), slice={[0:3], [0:1000], [0:256]}
+  b = f32[3,1000,256] slice(x), slice={[0:3], [0:1000], [256:512]}
+  gate = f32[3,1000,256] logistic(b)
+  c = f32[3,1000,256] multiply(a, gate)
+  ROOT z = bf16[3,1000,256] convert(c)
+}
+)",
+                        1),
+            0U);
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[12,40,200] parameter(0)
+  y = bf16[11,40,200] parameter(1)
+  a = f32[11,40,200] slice(x), slice={[1:12], [0:40], [0:200]}
+  b = f32[11,40,200] slice(x), slice={[0:11], [0:40], [0:200]}
+  c = f32[11,40,200] multiply(a, b)
+  d = bf16[11,40,200] convert(c)
+  ROOT z = bf16[11,40,200] add(d, y)
 }
 )"),
             0U);

@@ -39,7 +39,8 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
   for (std::size_t i = order.size(); i-- > 0;) {
     const std::int64_t start = slice.slice->starts[static_cast<std::size_t>(order[i])];
     if (i == lane) {
-      if (start % isa::kLanes != 0) return std::nullopt;
+      part.lanes = static_cast<int>(start % isa::kLanes);
+      if (part.lanes > 0 && part.lanes + cut[lane] > isa::kLanes) return std::nullopt;
       part.granule += start / isa::kLanes * kTileGranules;
     } else if (i == row) {
       if (start % isa::kSublanes != 0) return std::nullopt;

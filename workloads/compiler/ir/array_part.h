@@ -13,14 +13,15 @@ namespace tpu::compiler {
 struct ArrayPart {
   std::int64_t granule = 0;  ///< Where the first row tile begins.
   std::int64_t pitch = 0;    ///< Granules from one row tile to the next; 0: they are one range.
+  int lanes = 0;             ///< Of the one lane tile of the slice, those in front of it.
   friend bool operator==(const ArrayPart& a, const ArrayPart& b) {
-    return a.granule == b.granule && a.pitch == b.pitch;
+    return a.granule == b.granule && a.pitch == b.pitch && a.lanes == b.lanes;
   }
 };
 
-/// Of slices of 32-bit arrays in their own order of dimensions that begin with a tile: lanes are
-/// cut in whole tiles, and another dimension may be cut where those outside of it have one element.
-/// None for others.
+/// Of slices of 32-bit arrays in their own order of dimensions that begin with a row tile: lanes
+/// are cut in whole tiles or inside of one, and another dimension may be cut where those outside of
+/// it have one element. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
 
 /// Where in an order the innermost dimension stands of which a part takes less than the array has;

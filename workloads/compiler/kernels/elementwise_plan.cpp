@@ -589,7 +589,7 @@ void Planner::choose_unroll() {
   bool crosses_lanes = false;
   int sums = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    crosses_lanes |= input.is_spread();
+    crosses_lanes |= input.is_spread() || input.part.lanes > 0;
   }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     crosses_lanes |= reduction.along_lanes;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "isa/instruction.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/elementwise_kernel.h"
 
@@ -177,10 +178,13 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   if (input.kept) return ExpressionValue::of(builder_.load(kept_column(input, place)));
   Index row, lane;
   switch (input.access.kind) {
-    case Kind::kStream:
-      return ExpressionValue::of(memory_->load_tile(
-          type, at(input.region,
-                   input.access.shape.type == ElementType::kBf16 ? place.rows16 : place.rows32)));
+    case Kind::kStream: {
+      const VReg tile = memory_->load_tile(
+          type, at(input.region, type == ElementType::kBf16 ? place.rows16 : place.rows32));
+      const int lanes = input.part.lanes;
+      return ExpressionValue::of(
+          lanes > 0 ? builder_.rotate_lanes(tile, static_cast<int>(isa::kLanes) - lanes) : tile);
+    }
     case Kind::kColumn:
       return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
     case Kind::kShifted:

@@ -34,9 +34,15 @@ class LoopSlices {
       : entry_(entry), counter_(counter), users_(users_of(entry)) {}
 
   void run() {
-    bool changed = false;
-    for (HloInstruction& instruction : entry_.instructions) changed |= visit(instruction);
-    if (changed) tidy(entry_);
+    std::vector<InstructionId> placed;
+    for (HloInstruction& instruction : entry_.instructions) {
+      if (visit(instruction)) placed.push_back(instruction.id);
+    }
+    for (const InstructionId id : placed) {
+      const bool updates = entry_.at(id).opcode == HloOpcode::kDynamicUpdateSlice;
+      if (!updates && !only_kernels_read(id)) copy_for_readers(id);
+    }
+    if (!placed.empty()) tidy(entry_);
   }
 
  private:
@@ -46,6 +52,7 @@ class LoopSlices {
   bool is_range_of_tiles(const Shape& array, const Shape& slice) const;
   bool only_kernels_read(InstructionId value) const;
   bool nothing_changes(InstructionId array) const;
+  void copy_for_readers(InstructionId slice);
 
   Computation& entry_;
   const hlo::LoopCounter& counter_;
@@ -133,14 +140,28 @@ bool LoopSlices::nothing_changes(InstructionId array) const {
   });
 }
 
+/// What others than kernels read (an inner loop, whose state it becomes) is copied from its place.
+void LoopSlices::copy_for_readers(InstructionId slice) {
+  HloInstruction copy;
+  copy.opcode = HloOpcode::kCopy;
+  copy.name = entry_.at(slice).name + ".from_place";
+  copy.shape = entry_.at(slice).shape;
+  copy.operands = {slice};
+  copy.metadata = entry_.at(slice).metadata;
+  const InstructionId made = append(entry_, std::move(copy));
+  for (const InstructionId reader : users_[static_cast<std::size_t>(slice)]) {
+    std::vector<InstructionId>& operands = entry_.at(reader).operands;
+    std::replace(operands.begin(), operands.end(), slice, made);
+  }
+}
+
 bool LoopSlices::visit(HloInstruction& instruction) const {
   const bool updates = instruction.opcode == HloOpcode::kDynamicUpdateSlice;
   if (!updates && instruction.opcode != HloOpcode::kDynamicSlice) return false;
   const Shape& array = entry_.at(instruction.operands[0]).shape;
   const Shape& slice = updates ? entry_.at(instruction.operands[1]).shape : instruction.shape;
   if (!is_range_of_tiles(array, slice)) return false;
-  if (!updates &&
-      !(nothing_changes(instruction.operands[0]) && only_kernels_read(instruction.id))) {
+  if (!updates && (!nothing_changes(instruction.operands[0]) || instruction.id == entry_.root)) {
     return false;
   }
   const std::size_t values = updates ? 2 : 1;

@@ -12,7 +12,7 @@ namespace tpu::compiler {
 /// program adds it to the addresses that it hands to kernels.
 ///
 /// - Such a slice of an array that the body only reads is no kernel: who reads it is told its
-///   place.
+///   place. For an inner loop or a branch, which would change it, it is copied from there.
 /// - Such an update is a copy to a place that is known when it is called; where nothing else reads
 ///   the array, the kernel that makes the update writes it there (`plan_hbm`).
 ///

@@ -26,11 +26,18 @@ const Shape& space_of(const Computation& fused) {
   return root.opcode == HloOpcode::kTuple ? fused.at(root.operands[0]).shape : root.shape;
 }
 
+/// Whether row tiles of both hold the same elements; those of packed ones take half of the bytes.
+bool has_same_rows(const hlo::Layout& a, const hlo::Layout& b) {
+  return a.minor_to_major == b.minor_to_major && !a.tiles.empty() && !b.tiles.empty() &&
+         a.tiles[0] == b.tiles[0];
+}
+
 /// Whether the kernel reads the parameter element by element.
 bool is_streamed(const Computation& fused, InstructionId parameter) {
   const Shape& shape = fused.at(parameter).shape;
   const Shape& space = space_of(fused);
-  if (shape.dimensions != space.dimensions || !(shape.layout == space.layout)) return false;
+  if (shape.dimensions != space.dimensions || !has_same_rows(shape.layout, space.layout))
+    return false;
   return std::all_of(
       fused.instructions.begin(), fused.instructions.end(), [&](const HloInstruction& user) {
         const std::vector<InstructionId>& operands = user.operands;
@@ -65,8 +72,39 @@ bool may_read_in_place(const Computation& computation, InstructionId slice) {
          part_of_slice(computation.at(instruction.operands[0]).shape, instruction).has_value();
 }
 
+namespace {
+
+/// Whether a fusion reads the operand element by element, in a kernel around no product.
+bool streams(const hlo::Module& module, const HloInstruction& fusion, std::size_t operand) {
+  if (fusion.opcode != HloOpcode::kFusion || fusion.fusion_kind.get() == "kOutput") return false;
+  const Computation& fused = module.computations[static_cast<std::size_t>(fusion.called[0])];
+  return is_streamed(fused, fused.parameters()[operand]);
+}
+
+/// A slice that turns in its lanes and that is written for others anyway is read as it was written.
+std::vector<char> slices_to_read_written(const hlo::Module& module) {
+  const Computation& entry = module.entry_computation();
+  std::vector<char> found(entry.instructions.size(), 0);
+  const auto turns = [&](InstructionId operand) {
+    const HloInstruction& slice = entry.at(operand);
+    if (slice.opcode != HloOpcode::kSlice) return false;
+    const auto part = part_of_slice(entry.at(slice.operands[0]).shape, slice);
+    return part && part->lanes > 0;
+  };
+  for (const HloInstruction& user : entry.instructions) {
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      const InstructionId operand = user.operands[i];
+      if (turns(operand) && !streams(module, user, i)) found[static_cast<std::size_t>(operand)] = 1;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 void read_slices_in_place(hlo::Module& module) {
   Computation& entry = module.entry_computation();
+  const std::vector<char> stays = slices_to_read_written(module);
   bool changed = false;
   for (HloInstruction& fusion : entry.instructions) {
     if (fusion.opcode != HloOpcode::kFusion || fusion.fusion_kind.get() == "kOutput") continue;
@@ -76,6 +114,7 @@ void read_slices_in_place(hlo::Module& module) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const InstructionId operand = fusion.operands[i];
       if (!may_read_in_place(entry, operand) || !is_streamed(fused, parameters[i])) continue;
+      if (stays[static_cast<std::size_t>(operand)]) continue;
       const HloInstruction& slice = entry.at(operand);
       slice_parameter(fused, parameters[i], slice, entry.at(slice.operands[0]).shape);
       fusion.operands[i] = slice.operands[0];
