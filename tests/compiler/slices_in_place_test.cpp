@@ -150,18 +150,18 @@ TEST(SlicesInPlace, HalvesOfATileTurnInIt) {
   EXPECT_EQ(slices_left(std::string("HloModule m\n") + R"(
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 ENTRY main {
-  x = f32[5,200,128] parameter(0)
-  y = f32[5,200,300] parameter(1)
-  a = f32[5,200,64] slice(x), slice={[0:5], [0:200], [0:64]}
-  b = f32[5,200,64] slice(x), slice={[0:5], [0:200], [64:128]}
-  c = f32[5,200,64] slice(y), slice={[0:5], [0:200], [140:204]}
-  gate = f32[5,200,64] logistic(b)
-  p = f32[5,200,64] multiply(a, gate)
-  q = f32[5,200,64] add(p, c)
+  x = f32[40,24,128] parameter(0)
+  y = f32[40,24,300] parameter(1)
+  a = f32[40,24,64] slice(x), slice={[0:40], [0:24], [0:64]}
+  b = f32[40,24,64] slice(x), slice={[0:40], [0:24], [64:128]}
+  c = f32[40,24,64] slice(y), slice={[0:40], [0:24], [140:204]}
+  gate = f32[40,24,64] logistic(b)
+  p = f32[40,24,64] multiply(a, gate)
+  q = f32[40,24,64] add(p, c)
   zero = f32[] constant(0)
-  rows = f32[5,200] reduce(q, zero), dimensions={2}, to_apply=add
+  rows = f32[40,24] reduce(q, zero), dimensions={2}, to_apply=add
   lanes = f32[64] reduce(q, zero), dimensions={0,1}, to_apply=add
-  ROOT all = (f32[5,200,64], f32[5,200], f32[64]) tuple(q, rows, lanes)
+  ROOT all = (f32[40,24,64], f32[40,24], f32[64]) tuple(q, rows, lanes)
 }
 )",
                         1),

@@ -224,7 +224,9 @@ void LayoutSearch::unite_in_step() {
       if (of == spared.end() || of->second <= 0) joined.emplace_back(operand, concatenate->id);
     }
   }
-  for (const auto& [operand, concatenate] : joined) unite(operand, concatenate);
+  for (const auto& [operand, concatenate] : joined) {
+    if (!ends_between(operand, concatenate)) unite(operand, concatenate);
+  }
 }
 
 void LayoutSearch::make_groups() {
