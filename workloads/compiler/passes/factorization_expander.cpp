@@ -206,6 +206,8 @@ class FactorizationExpander {
     if (calls("ProductOfElementaryHouseholderReflectors")) return reflectors();
   }
 
+  std::int64_t matrices_at_a_time(const std::vector<hlo::Shape>& results, std::int64_t count,
+                                  std::uint64_t most_bytes) const;
   void work_in_parts(std::uint64_t most_bytes);
   void cholesky();
   void triangular_solve();
@@ -232,14 +234,12 @@ std::uint64_t tiled_bytes(const Extents& of_one_matrix) {
   return round_up(rows, 8) * round_up(columns, 128) * 4;
 }
 
-/// As many matrices at a time as the bytes are enough for, of those numbers that divide the batch.
-void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
+/// As many matrices at a time as the bytes are enough for, of those numbers that divide the batch;
+/// 0: not even one.
+std::int64_t FactorizationExpander::matrices_at_a_time(const std::vector<hlo::Shape>& results,
+                                                       std::int64_t count,
+                                                       std::uint64_t most_bytes) const {
   const std::size_t batch_rank = edit_.dimensions(old_.operands[0]).size() - 2;
-  const Extents first = edit_.dimensions(old_.operands[0]);
-  std::int64_t count = 1;
-  for (std::size_t d = 0; d < batch_rank; ++d) count *= first[d];
-  std::vector<hlo::Shape> results = old_.shape.elements;
-  if (!old_.shape.is_tuple()) results = {old_.shape};
   std::uint64_t bytes = 0;
   for (const Id operand : old_.operands) {
     bytes += tiled_bytes(of_one(edit_.dimensions(operand), batch_rank));
@@ -248,10 +248,22 @@ void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
     bytes += tiled_bytes(of_one(result.dimensions, batch_rank));
   }
   std::int64_t part = count;
-  while (part > 1 && (count % part != 0 || static_cast<std::uint64_t>(part) * bytes > most_bytes)) {
+  while (part > 0 && (count % part != 0 || static_cast<std::uint64_t>(part) * bytes > most_bytes)) {
     --part;
   }
-  if (part == count || bytes > most_bytes) return;
+  return part;
+}
+
+/// Parts one after the other, each cut off by the counter and written to its place.
+void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
+  const Extents first = edit_.dimensions(old_.operands[0]);
+  const std::size_t batch_rank = first.size() - 2;
+  std::int64_t count = 1;
+  for (std::size_t d = 0; d < batch_rank; ++d) count *= first[d];
+  std::vector<hlo::Shape> results = old_.shape.elements;
+  if (!old_.shape.is_tuple()) results = {old_.shape};
+  const std::int64_t part = matrices_at_a_time(results, count, most_bytes);
+  if (part == count || part == 0) return;
 
   const auto batched = [batch_rank](const Extents& extents, std::int64_t matrices) {
     Extents made = of_one(extents, batch_rank);
