@@ -35,13 +35,9 @@ check_namespaces() {
   [[ -z "$without" ]] || { echo "expected namespace tpu::NAME_OF_THE_FILE { in $without"; return 1; }
 }
 
-# With ccache a unit that did not change costs nothing; without it the headers are read once.
-read_once=(-DTPUSIM_PRECOMPILED_HEADERS=ON)
-if [[ -z "${CCACHE_DISABLE:-}" ]] && command -v ccache >/dev/null; then read_once=(-DTPUSIM_PRECOMPILED_HEADERS=OFF); fi
-
 build_and_test() {
   cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTPUSIM_QUICK_BUILD=ON -DTPUSIM_TEST_PARTS=16 \
-    "${read_once[@]}" -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=ON &&
+    -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=ON &&
     cmake --build build &&
     ctest --test-dir build --output-on-failure -j "$(nproc)" --no-tests=error
 }
@@ -88,7 +84,7 @@ sanitize() {
   fi
   cmake -S . -B build-sanitize -G Ninja "${compiler[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTPUSIM_SANITIZE=ON \
     -DTPUSIM_SANITIZE_LEVEL=$sanitize_level -DTPUSIM_SANITIZE_EACH_ACCESS=$each_access -DTPUSIM_TEST_PARTS=8 \
-    "-DTPUSIM_REST_FROM=$rest" "${read_once[@]}" -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF &&
+    "-DTPUSIM_REST_FROM=$rest" -DTPUSIM_TESTS=ON -DTPUSIM_BENCH=OFF &&
     cmake --build build-sanitize --target "${targets[@]}" &&
     env "${few[@]}" "GTEST_FILTER=*-$long" ctest --test-dir build-sanitize --output-on-failure -j "$(nproc)" \
       --no-tests=error -L "^($labels)\$"
