@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(g++ cmake ninja-build pkg-config libsystemc-dev libboost-program-options-dev libhdf5-dev libspdlog-dev
           libtomlplusplus-dev libarchive-dev zlib1g-dev nlohmann-json3-dev)
 if [[ "${1:-}" == tests ]]; then
-  packages+=(libgtest-dev libbenchmark-dev clang-format valgrind)
+  packages+=(libgtest-dev libbenchmark-dev clang-format valgrind xz-utils)
 fi
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
