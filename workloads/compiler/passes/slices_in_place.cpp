@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/slices_in_place.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/passes/edit.h"
@@ -64,15 +65,13 @@ void slice_parameter(Computation& fused, InstructionId parameter, const HloInstr
   }
 }
 
-}  // namespace
-
-bool may_read_in_place(const Computation& computation, InstructionId slice) {
+/// What a slice takes of its array; none for other instructions and where it begins inside of a row
+/// tile.
+std::optional<ArrayPart> part_in_place(const Computation& computation, InstructionId slice) {
   const HloInstruction& instruction = computation.at(slice);
-  return instruction.opcode == HloOpcode::kSlice &&
-         part_of_slice(computation.at(instruction.operands[0]).shape, instruction).has_value();
+  if (instruction.opcode != HloOpcode::kSlice) return std::nullopt;
+  return part_of_slice(computation.at(instruction.operands[0]).shape, instruction);
 }
-
-namespace {
 
 /// Whether a fusion reads the operand element by element, in a kernel around no product.
 bool streams(const hlo::Module& module, const HloInstruction& fusion, std::size_t operand) {
@@ -85,16 +84,13 @@ bool streams(const hlo::Module& module, const HloInstruction& fusion, std::size_
 std::vector<char> slices_to_read_written(const hlo::Module& module) {
   const Computation& entry = module.entry_computation();
   std::vector<char> found(entry.instructions.size(), 0);
-  const auto turns = [&](InstructionId operand) {
-    const HloInstruction& slice = entry.at(operand);
-    if (slice.opcode != HloOpcode::kSlice) return false;
-    const auto part = part_of_slice(entry.at(slice.operands[0]).shape, slice);
-    return part && part->lanes > 0;
-  };
   for (const HloInstruction& user : entry.instructions) {
     for (std::size_t i = 0; i < user.operands.size(); ++i) {
       const InstructionId operand = user.operands[i];
-      if (turns(operand) && !streams(module, user, i)) found[static_cast<std::size_t>(operand)] = 1;
+      const std::optional<ArrayPart> part = part_in_place(entry, operand);
+      if (part && part->lanes > 0 && !streams(module, user, i)) {
+        found[static_cast<std::size_t>(operand)] = 1;
+      }
     }
   }
   return found;
@@ -102,18 +98,22 @@ std::vector<char> slices_to_read_written(const hlo::Module& module) {
 
 }  // namespace
 
+bool may_read_in_place(const Computation& computation, InstructionId slice) {
+  return part_in_place(computation, slice).has_value();
+}
+
 void read_slices_in_place(hlo::Module& module) {
   Computation& entry = module.entry_computation();
   const std::vector<char> stays = slices_to_read_written(module);
   bool changed = false;
   for (HloInstruction& fusion : entry.instructions) {
-    if (fusion.opcode != HloOpcode::kFusion || fusion.fusion_kind.get() == "kOutput") continue;
+    if (fusion.opcode != HloOpcode::kFusion) continue;
     Computation& fused = module.computations[static_cast<std::size_t>(fusion.called[0])];
     const std::vector<InstructionId> parameters = fused.parameters();
     bool has_slices = false;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const InstructionId operand = fusion.operands[i];
-      if (!may_read_in_place(entry, operand) || !is_streamed(fused, parameters[i])) continue;
+      if (!may_read_in_place(entry, operand) || !streams(module, fusion, i)) continue;
       if (stays[static_cast<std::size_t>(operand)]) continue;
       const HloInstruction& slice = entry.at(operand);
       slice_parameter(fused, parameters[i], slice, entry.at(slice.operands[0]).shape);
