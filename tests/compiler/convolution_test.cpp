@@ -170,25 +170,34 @@ std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<f
   const auto operand = [&g](float value) { return g.depthwise ? value : rounded_to_bf16(value); };
   std::transform(a.begin(), a.end(), x.begin(), operand);
   std::transform(b.begin(), b.end(), y.begin(), operand);
-  for (std::int64_t oy = 0; oy < g.oh(); ++oy)
-    for (std::int64_t ox = 0; ox < g.ow(); ++ox)
+  const std::int64_t oh = g.oh(), ow = g.ow();
+  // Of a depthwise convolution a feature meets itself alone.
+  const std::int64_t own = g.depthwise ? 1 : g.co;
+  for (std::int64_t oy = 0; oy < oh; ++oy)
+    for (std::int64_t ox = 0; ox < ow; ++ox)
       for (std::int64_t ky = 0; ky < g.kh; ++ky)
         for (std::int64_t kx = 0; kx < g.kw; ++kx) {
           const std::int64_t iy = oy * g.stride + ky * g.dilation - g.pad_low;
           const std::int64_t ix = ox * g.stride + kx * g.dilation - g.pad_low;
           if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w) continue;
           for (std::int64_t n = 0; n < g.n; ++n)
-            for (std::int64_t ci = 0; ci < g.ci; ++ci)
-              for (std::int64_t co = g.depthwise ? ci : 0; co < (g.depthwise ? ci + 1 : g.co);
-                   ++co) {
-                const std::size_t image = at4(n, iy, ix, ci, g.h, g.w, g.ci);
-                const std::size_t result = at4(n, oy, ox, co, g.oh(), g.ow(), g.co);
-                const std::int64_t own = g.depthwise ? 0 : ci;
-                const std::size_t kernel = at4(ky, kx, own, co, g.kw, g.kernel_features(), g.co);
-                if (pass == Pass::kForward) sums[result] += double{x[image]} * y[kernel];
-                if (pass == Pass::kInputGradient) sums[image] += double{x[result]} * y[kernel];
-                if (pass == Pass::kKernelGradient) sums[kernel] += double{x[image]} * y[result];
+            for (std::int64_t ci = 0; ci < g.ci; ++ci) {
+              const std::int64_t co = g.depthwise ? ci : 0;
+              const std::size_t image = at4(n, iy, ix, ci, g.h, g.w, g.ci);
+              const std::size_t result = at4(n, oy, ox, co, oh, ow, g.co);
+              const std::size_t kernel =
+                  at4(ky, kx, g.depthwise ? 0 : ci, co, g.kw, g.kernel_features(), g.co);
+              if (pass == Pass::kForward) {
+                for (std::int64_t i = 0; i < own; ++i)
+                  (&sums[result])[i] += double{x[image]} * (&y[kernel])[i];
+              } else if (pass == Pass::kInputGradient) {
+                for (std::int64_t i = 0; i < own; ++i)
+                  sums[image] += double{(&x[result])[i]} * (&y[kernel])[i];
+              } else {
+                for (std::int64_t i = 0; i < own; ++i)
+                  (&sums[kernel])[i] += double{x[image]} * (&y[result])[i];
               }
+            }
         }
   return {sums.begin(), sums.end()};
 }

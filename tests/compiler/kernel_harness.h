@@ -188,8 +188,9 @@ class KernelHarness : private isa::Surroundings {
     shape.mxu_rows = target_.mxu_rows;
     shape.mxu_columns = target_.mxu_columns;
     isa::CoreState state(shape);
+    const std::vector<std::uint32_t> garbage(isa::kLanes, kGarbage);
     for (std::uint32_t row = 0; row < state.vmem.rows(); ++row) {
-      std::fill_n(state.vmem.row(row), isa::kLanes, kGarbage);
+      std::copy(garbage.begin(), garbage.end(), state.vmem.row(row));
     }
     for (std::size_t i = 0; i < operands.size(); ++i) state.scalar.s[i] = operands[i];
     state_ = &state;

@@ -108,34 +108,37 @@ namespace {
 class WindowView {
  public:
   WindowView(const std::vector<hlo::WindowDimension>& window, const Extents& array)
-      : window_(window), array_(array), strides_(strides_of(array)) {
-    for (const hlo::WindowDimension& dimension : window) sizes_.push_back(dimension.size);
-    count_ = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{1}, std::multiplies<>());
-  }
+      : window_(window), array_(array), strides_(strides_of(array)), inside_(window.size()) {}
 
   /// Calls visit(offset in the array) in row-major order of the window.
   template <class Visitor>
-  void at(const Extents& position, Visitor&& visit) const {
-    Index index(sizes_);
-    for (std::int64_t i = 0; i < count_; ++i, index.next()) {
-      std::int64_t offset = 0;
-      bool inside = true;
-      for (std::size_t d = 0; d < window_.size() && inside; ++d) {
-        const hlo::WindowDimension& w = window_[d];
-        const std::int64_t place =
-            position[d] * w.stride + index.at()[d] * w.window_dilation - w.padding_low;
-        inside = place >= 0 && place % w.base_dilation == 0 && place / w.base_dilation < array_[d];
-        offset += place / w.base_dilation * strides_[d];
-      }
-      if (inside) visit(static_cast<std::size_t>(offset));
-    }
+  void at(const Extents& position, Visitor&& visit) {
+    for (std::size_t d = 0; d < window_.size(); ++d) find_inside(d, position[d]);
+    along(0, 0, visit);
   }
 
  private:
+  /// The offsets of those places along a dimension that are in the array.
+  void find_inside(std::size_t d, std::int64_t position) {
+    const hlo::WindowDimension& w = window_[d];
+    inside_[d].clear();
+    for (std::int64_t i = 0; i < w.size; ++i) {
+      const std::int64_t place = position * w.stride + i * w.window_dilation - w.padding_low;
+      if (place < 0 || place % w.base_dilation != 0 || place / w.base_dilation >= array_[d])
+        continue;
+      inside_[d].push_back(place / w.base_dilation * strides_[d]);
+    }
+  }
+  template <class Visitor>
+  void along(std::size_t d, std::int64_t offset, Visitor&& visit) const {
+    if (d == window_.size()) return visit(static_cast<std::size_t>(offset));
+    for (const std::int64_t step : inside_[d]) along(d + 1, offset + step, visit);
+  }
+
   const std::vector<hlo::WindowDimension>& window_;
   const Extents& array_;
-  Extents strides_, sizes_;
-  std::int64_t count_ = 1;
+  Extents strides_;
+  std::vector<Extents> inside_;
 };
 
 }  // namespace
@@ -145,7 +148,7 @@ Value reduce_window(const hlo::Module& module, const HloInstruction& instruction
   ScalarComputation computation(module, instruction.called[0]);
   const std::size_t arrays = operands.size() / 2;
   const Value& x = *operands[0];
-  const WindowView window(instruction.window, x.shape.dimensions);
+  WindowView window(instruction.window, x.shape.dimensions);
   std::vector<Value> results;
   for (std::size_t a = 0; a < arrays; ++a) {
     results.push_back(make_value(shape_of_result(instruction, a)));
@@ -154,6 +157,7 @@ Value reduce_window(const hlo::Module& module, const HloInstruction& instruction
       arrays == 1 && is_floating(x.shape.type) && computation.single_operation() == HloOpcode::kAdd;
   const bool largest = arrays == 1 && is_floating(x.shape.type) &&
                        computation.single_operation() == HloOpcode::kMaximum;
+  const NumberFunction2 larger = number_function2(HloOpcode::kMaximum);
   Index index(results[0].shape.dimensions);
   std::vector<Scalar> parameters(2 * arrays);
   for (std::size_t i = 0; i < results[0].size(); ++i, index.next()) {
@@ -162,8 +166,7 @@ Value reduce_window(const hlo::Module& module, const HloInstruction& instruction
       if (sum) {
         parameters[0].number += static_cast<double>(x.numbers[from]);
       } else if (largest) {
-        parameters[0].number =
-            number_function2(HloOpcode::kMaximum)(parameters[0].number, x.numbers[from]);
+        parameters[0].number = larger(parameters[0].number, x.numbers[from]);
       } else {
         for (std::size_t a = 0; a < arrays; ++a) {
           parameters[arrays + a] = element(*operands[a], from);
@@ -185,7 +188,7 @@ Value select_and_scatter(const hlo::Module& module, const HloInstruction& instru
   const Value& source = *operands[1];
   Value result = make_value(instruction.shape);
   for (std::size_t i = 0; i < result.size(); ++i) set_element(result, i, element(*operands[2], 0));
-  const WindowView window(instruction.window, x.shape.dimensions);
+  WindowView window(instruction.window, x.shape.dimensions);
   // Of bf16 contributions that meet, the sum is rounded once: kept in f32 until the end.
   const hlo::Shape rounded = result.shape;
   if (is_floating(rounded.type)) result.shape.type = hlo::ElementType::kF32;
