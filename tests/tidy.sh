@@ -4,15 +4,14 @@
 # Its compile commands are those of a build of its own, in which each file is a unit; options of g++ alone it leaves.
 #
 #     tests/tidy.sh                             what tests/run.sh checks
-#     tests/tidy.sh --all                       everything but workloads/compiler/kernels; sim/app, sim/report,
-#                                               workloads/hlo and workloads/graph have places left
+#     tests/tidy.sh --all                       everything
 #     tests/tidy.sh models/core/*.cpp           others
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 files=("$@")
 if [[ "${1:-}" == --all ]]; then
-  mapfile -t files < <(find sim isa models workloads traces -name '*.cpp' -not -path 'workloads/compiler/kernels/*' | sort)
+  mapfile -t files < <(find sim isa models workloads traces -name '*.cpp' | sort)
 fi
 [[ ${#files[@]} -gt 0 ]] || files=(sim/base/*.cpp isa/*.cpp models/network/*.cpp models/host/*.cpp models/memory/*.cpp models/core/*.cpp)
 

@@ -20,7 +20,7 @@ ListingSpace read_space(TextCursor& cursor) {
 std::string read_quoted(TextCursor& cursor, std::string_view what) {
   cursor.expect("'");
   const std::string_view line = cursor.rest().substr(0, cursor.rest().find('\n'));
-  const std::size_t close = line.find("'");
+  const std::size_t close = line.find('\'');
   if (close == std::string_view::npos) cursor.fail(std::string(what) + " in quotes");
   std::string text(line.substr(0, close));
   cursor.advance(close + 1);

@@ -29,9 +29,9 @@ void write_xplane(const traces::RunRecord& record, const Arguments& arguments) {
 }  // namespace
 
 const std::vector<std::string>& export_formats() {
-  static const std::vector<std::string> formats{"perfetto", "xplane", "chrome",
-                                                "csv",      "vcd",    "konata"};
-  return formats;
+  static const std::vector<std::string> kFormats{"perfetto", "xplane", "chrome",
+                                                 "csv",      "vcd",    "konata"};
+  return kFormats;
 }
 
 bool exports_folder(const Arguments& arguments) {

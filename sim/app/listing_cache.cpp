@@ -32,6 +32,7 @@ std::string build_id() {
     for (int i = 0; i < object->dlpi_phnum; ++i) {
       const auto& segment = object->dlpi_phdr[i];
       if (segment.p_type != PT_NOTE) continue;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives addresses as numbers.
       const auto* at = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
       const char* end = at + segment.p_memsz;
       while (at + sizeof(ElfW(Nhdr)) <= end) {

@@ -95,7 +95,11 @@ void keep_memory() {
       (reinterpret_cast<std::uintptr_t>(first) + kPage - 1) / kPage * kPage;
   const auto end = reinterpret_cast<std::uintptr_t>(::sbrk(0));
   // Refused where the heap is elsewhere: then there are no huge pages.
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  if (begin < end) {
+    void* const page =
+        static_cast<char*>(first) + (begin - reinterpret_cast<std::uintptr_t>(first));
+    ::madvise(page, end - begin, MADV_HUGEPAGE);
+  }
   std::free(first);
 }
 

@@ -35,14 +35,14 @@ sweep::PointResult failure(const std::string& error, ExitCode code) {
 }  // namespace
 
 const sweep::SettingNames& sweep_names() {
-  static const sweep::SettingNames names = [] {
+  static const sweep::SettingNames kNames = [] {
     sweep::SettingNames all;
     all.flags.assign(std::begin(kRunFlags), std::end(kRunFlags));
     all.flags.insert(all.flags.end(), workload_flags().begin(), workload_flags().end());
     all.parameters = config::setting_names();
     return all;
   }();
-  return names;
+  return kNames;
 }
 
 PointRunner::PointRunner() : program_(digest_of_file("/proc/self/exe")), programs_(kPrograms) {}

@@ -361,6 +361,7 @@ std::vector<traces::WhatIf> what_if(const Arguments& arguments, const std::strin
     }
   }
   std::vector<traces::WhatIf> results;
+  results.reserve(variants.size());
   for (Variant& variant : variants) results.push_back(std::move(variant.result));
   return results;
 }

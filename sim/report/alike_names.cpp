@@ -59,6 +59,7 @@ std::string scope_pattern(const std::string& scope) {
 std::string joined_scopes(const std::vector<std::string>& scopes) {
   if (scopes.empty()) return "";
   std::vector<std::vector<std::string>> all;
+  all.reserve(scopes.size());
   for (const std::string& scope : scopes) all.push_back(parts_of(scope));
   std::string joined;
   for (std::size_t part = 0; part < all[0].size(); ++part) {

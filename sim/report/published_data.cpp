@@ -11,15 +11,15 @@ namespace tpu::report {
 namespace {
 
 const toml::table& file(const char* name) {
-  static const std::map<std::string, toml::table> files = [] {
+  static const std::map<std::string, toml::table> kFiles = [] {
     std::map<std::string, toml::table> all;
     for (const PublishedText& each : published_texts()) {
       all.emplace(each.name, toml::parse(each.text));
     }
     return all;
   }();
-  const auto found = files.find(name);
-  TPU_CHECK(found != files.end(), "no published data " << name);
+  const auto found = kFiles.find(name);
+  TPU_CHECK(found != kFiles.end(), "no published data " << name);
   return found->second;
 }
 
@@ -99,14 +99,14 @@ PublishedPower power_of(const toml::table& data) {
 }  // namespace
 
 const PublishedPower& published_power() {
-  static const PublishedPower power = power_of(file("energy"));
-  return power;
+  static const PublishedPower kPower = power_of(file("energy"));
+  return kPower;
 }
 
 PublishedPower read_power(std::string_view text) { return power_of(toml::parse(text)); }
 
 const std::vector<Gpu>& gpus() {
-  static const std::vector<Gpu> all = [] {
+  static const std::vector<Gpu> kGpus = [] {
     std::vector<Gpu> list;
     const toml::array* rows = file("gpus").get_as<toml::array>("gpu");
     TPU_CHECK(rows != nullptr, "published data: no GPUs");
@@ -117,7 +117,7 @@ const std::vector<Gpu>& gpus() {
     }
     return list;
   }();
-  return all;
+  return kGpus;
 }
 
 std::optional<double> price_per_hour(const MachineParams& params) {

@@ -17,7 +17,6 @@ VectorCost vector_cost(HloOpcode opcode) {
     case HloOpcode::kTanh:
       return {6, 1};
     case HloOpcode::kExponential:
-      return {6.7, 2};
     case HloOpcode::kLog:
       return {6.7, 2};
     case HloOpcode::kRoundNearestAfz:

@@ -22,7 +22,7 @@ bool floating(ElementType type) {
 /// "resnet50/stage1/conv/convolution" -> "transpose(resnet50)/stage1/conv".
 std::string transposed_scope(const std::string& op_name) {
   const std::size_t last = op_name.rfind('/');
-  const std::string path = last == std::string::npos ? op_name : op_name.substr(0, last);
+  std::string path = last == std::string::npos ? op_name : op_name.substr(0, last);
   if (path.rfind("transpose(", 0) == 0) return path;
   const std::size_t first = path.find('/');
   const std::string model = path.substr(0, first);

@@ -88,7 +88,7 @@ HloInstruction GraphBuilder::make(HloOpcode opcode, const std::vector<Tensor>& o
 hlo::Shape GraphBuilder::shape_of(const HloInstruction& instruction) const {
   try {
     std::optional<hlo::Shape> implied = hlo::infer_shape(module_, entry(), instruction);
-    const hlo::Shape shape = implied ? *implied : instruction.shape;
+    hlo::Shape shape = implied ? *implied : instruction.shape;
     (void)shape.unpadded_bytes();
     return shape;
   } catch (const WorkloadError& error) {

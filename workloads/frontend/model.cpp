@@ -152,7 +152,7 @@ Workload Model::training_step(const std::vector<Objective>& objectives, const Op
   results.push_back(loss);
   workload.module.examples_per_step = examples;
   workload.module.replicas = form.replicas;
-  return finish_step(std::move(parameters), std::move(results), std::move(workload));
+  return finish_step(std::move(parameters), results, std::move(workload));
 }
 
 Workload Model::evaluation_step(Tensor loss, std::int64_t examples, std::int64_t replicas) {
@@ -169,7 +169,7 @@ Workload Model::evaluation_step(Tensor loss, std::int64_t examples, std::int64_t
   return finish_step(std::move(parameters), {loss}, std::move(workload));
 }
 
-Workload Model::finish_step(std::vector<Tensor> parameters, std::vector<Tensor> results,
+Workload Model::finish_step(std::vector<Tensor> parameters, const std::vector<Tensor>& results,
                             Workload workload) {
   const auto first_input = static_cast<std::int64_t>(parameters.size());
   for (const Input& input : inputs_) {

@@ -82,7 +82,7 @@ class Model {
 
   Workload evaluation_step(Tensor loss, std::int64_t examples, std::int64_t replicas);
   /// The inputs behind `parameters`, which have their initialisers in the workload.
-  Workload finish_step(std::vector<Tensor> parameters, std::vector<Tensor> results,
+  Workload finish_step(std::vector<Tensor> parameters, const std::vector<Tensor>& results,
                        Workload workload);
   std::vector<Tensor> gradients_of(const std::vector<Objective>& objectives);
   Tensor slot(const std::string& name, const hlo::Shape& shape, double value);

@@ -16,7 +16,7 @@ struct Entry {
 };
 
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> list = {
+  static const std::vector<Entry> kEntries = {
       {{"mlp",
         "Multilayer perceptron 784-1024-1024-10 on 28x28 images (--shape 784x1024x1024x10), SGD "
         "with momentum, f32.",
@@ -79,7 +79,7 @@ const std::vector<Entry>& entries() {
          "feature_multiple"}},
        build_conv},
   };
-  return list;
+  return kEntries;
 }
 
 const Entry* find(std::string_view name) {
@@ -136,12 +136,12 @@ void ask_for_precision(hlo::Module& module, const std::string& precision) {
 }  // namespace
 
 const std::vector<WorkloadInfo>& workload_list() {
-  static const std::vector<WorkloadInfo> list = [] {
+  static const std::vector<WorkloadInfo> kInfos = [] {
     std::vector<WorkloadInfo> infos;
     for (const Entry& entry : entries()) infos.push_back(entry.info);
     return infos;
   }();
-  return list;
+  return kInfos;
 }
 
 bool is_workload(std::string_view name) { return find(name) != nullptr; }

@@ -138,7 +138,7 @@ double checked_rate(const std::optional<double>& value, double otherwise) {
 }
 
 std::string checked_precision(const std::optional<std::string>& value) {
-  const std::string precision = value.value_or("default");
+  std::string precision = value.value_or("default");
   if (precision == "default" || precision == "high" || precision == "highest") return precision;
   throw UsageError("option precision: expected default, high or highest, " + found(precision));
 }

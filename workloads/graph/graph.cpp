@@ -36,9 +36,9 @@ std::string_view to_string(HloOpcode opcode) {
 }
 
 HloOpcode hlo_opcode(std::string_view text) {
-  static const std::unordered_map<std::string_view, HloOpcode> table = opcode_table();
-  const auto found = table.find(text);
-  return found == table.end() ? HloOpcode::kCount : found->second;
+  static const std::unordered_map<std::string_view, HloOpcode> kTable = opcode_table();
+  const auto found = kTable.find(text);
+  return found == kTable.end() ? HloOpcode::kCount : found->second;
 }
 
 bool is_elementwise(HloOpcode opcode) {

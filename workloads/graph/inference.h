@@ -51,7 +51,9 @@ class Inference {
     return computation_.at(instruction_.operands[i]).shape;
   }
   std::size_t operand_count() const { return instruction_.operands.size(); }
-  Shape result(Dimensions dimensions) const { return array_shape(operand(0).type, dimensions); }
+  Shape result(Dimensions dimensions) const {
+    return array_shape(operand(0).type, std::move(dimensions));
+  }
 
   void need_operands(std::size_t count) const {
     if (operand_count() != count) {

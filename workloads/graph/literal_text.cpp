@@ -65,7 +65,7 @@ std::string small_float_text(const FloatFormat& format, std::uint32_t bits) {
   const float value = float_of_bits(format, bits);
   if (!std::isnan(value)) {
     constexpr double kDigitsPerBit = 0.30102999566398;
-    const std::string text = decimal(value, static_cast<int>(format.fraction_bits * kDigitsPerBit));
+    std::string text = decimal(value, static_cast<int>(format.fraction_bits * kDigitsPerBit));
     double again = value;
     if (!std::isinf(value)) std::from_chars(text.data(), text.data() + text.size(), again);
     if (bits_of_float(format, again) == bits) return text;

@@ -331,7 +331,7 @@ Shape Inference::map() const {
 Shape Inference::sort() const {
   need_called(1);
   need_operands(operand_count());
-  const Shape shape = same_as_operands();
+  Shape shape = same_as_operands();
   need_count(instruction_.dimensions.size(), 1, "dimension");
   need_dimension(instruction_.dimensions[0], operand(0).rank(), "the dimension");
   std::vector<ElementType> types;

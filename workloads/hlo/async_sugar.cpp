@@ -15,7 +15,7 @@ std::string take_thread(std::string& raw) {
   if (begin == std::string::npos) return "";
   const std::size_t quote = raw.find('"', begin + kThread.size() + 1);
   std::size_t end = quote == std::string::npos ? raw.size() : quote + 1;
-  const std::string thread = raw.substr(begin, end - begin);
+  std::string thread = raw.substr(begin, end - begin);
   if (raw.compare(end, 2, ", ") == 0) {
     end += 2;
   } else if (begin >= 2) {

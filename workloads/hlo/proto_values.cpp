@@ -223,7 +223,7 @@ std::vector<std::uint8_t> row_major(const Shape& shape, std::vector<std::uint8_t
 
 }  // namespace
 
-Shape read_shape(ProtoCursor message) { return shape_at_depth(message, 0); }
+Shape read_shape(const ProtoCursor& message) { return shape_at_depth(message, 0); }
 
 std::vector<std::uint8_t> read_literal(ProtoCursor message, const Shape& shape) {
   std::vector<std::uint8_t> bytes;
@@ -468,6 +468,6 @@ std::string sharding_at_depth(ProtoCursor message, int depth) {
 
 }  // namespace
 
-std::string sharding_text(ProtoCursor message) { return sharding_at_depth(message, 0); }
+std::string sharding_text(const ProtoCursor& message) { return sharding_at_depth(message, 0); }
 
 }  // namespace tpu::hlo

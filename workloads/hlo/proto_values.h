@@ -11,11 +11,11 @@
 namespace tpu::hlo {
 
 /// A ShapeProto.
-Shape read_shape(ProtoCursor message);
+Shape read_shape(const ProtoCursor& message);
 /// The row-major bytes of a LiteralProto of that shape.
 std::vector<std::uint8_t> read_literal(ProtoCursor message, const Shape& shape);
 /// An OpSharding as HLO text has it: "{devices=[8,1]<=[8]}".
-std::string sharding_text(ProtoCursor message);
+std::string sharding_text(const ProtoCursor& message);
 /// A FrontendAttributes as HLO text has it without its braces, names in order.
 std::string frontend_attributes_text(ProtoCursor message);
 Metadata read_metadata(ProtoCursor message);

@@ -22,9 +22,8 @@ constexpr CharacterTable make_table() {
   for (int c = 'a'; c <= 'z'; ++c) table.name[static_cast<std::size_t>(c)] = true;
   for (int c = 'A'; c <= 'Z'; ++c) table.name[static_cast<std::size_t>(c)] = true;
   for (int c = '0'; c <= '9'; ++c) table.name[static_cast<std::size_t>(c)] = true;
-  for (char c : {'_', '.', '-'}) table.name[static_cast<std::size_t>(c)] = true;
-  for (char c : {' ', '\t', '\n', '\v', '\f', '\r'})
-    table.blank[static_cast<std::size_t>(c)] = true;
+  for (unsigned char c : {'_', '.', '-'}) table.name[c] = true;
+  for (unsigned char c : {' ', '\t', '\n', '\v', '\f', '\r'}) table.blank[c] = true;
   return table;
 }
 constexpr CharacterTable kCharacters = make_table();
@@ -51,8 +50,6 @@ void TextCursor::skip_blanks() {
   while (position_ < text_.size()) {
     if (is_blank(text_[position_])) {
       ++position_;
-    } else if (text_[position_] != '/') {
-      return;
     } else if (text_.compare(position_, 2, "/*") == 0) {
       const std::size_t end = text_.find("*/", position_ + 2);
       if (end == std::string_view::npos) fail("the end of this comment, */");

@@ -148,6 +148,7 @@ Interpreter::Replicas Interpreter::step(const HloInstruction& instruction,
   Replicas result;
   for (std::size_t r = 0; r < replicas; ++r) {
     std::vector<const Value*> operands;
+    operands.reserve(all.size());
     for (const Replicas* each : all) operands.push_back(&(*each)[r]);
     result.push_back(compute(instruction, operands));
   }

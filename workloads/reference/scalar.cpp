@@ -52,7 +52,8 @@ std::int64_t remainder_of(std::int64_t a, std::int64_t b, ElementType type) {
 }
 
 bool shifts_out(std::int64_t amount, ElementType type) {
-  return masked(amount, type) >= static_cast<std::uint64_t>(8 * hlo::byte_size(type));
+  return masked(amount, type) >=
+         std::uint64_t{8} * static_cast<std::uint64_t>(hlo::byte_size(type));
 }
 
 double maximum(double a, double b) { return std::isnan(a) ? a : (a >= b ? a : b); }

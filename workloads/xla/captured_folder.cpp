@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 std::string first_existing(const std::string& folder, std::initializer_list<std::string> names) {
   std::error_code error;
   for (const std::string& name : names) {
-    const std::string path = folder + "/" + name;
+    std::string path = folder + "/" + name;
     if (fs::is_regular_file(path, error)) return path;
   }
   return {};

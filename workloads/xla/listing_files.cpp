@@ -214,7 +214,7 @@ std::string listings_path(const std::string& folder, const std::string& chip) {
   for (const isa::Generation& other : isa::generations()) names.emplace_back(other.name);
   for (const std::string& name : names) {
     for (const char* suffix : {".bundles.tar.xz", ".bundles"}) {
-      const std::string path = folder + "/" + name + suffix;
+      std::string path = folder + "/" + name + suffix;
       if (!fs::exists(path, error)) continue;
       if (name == chip) return path;
       others += (others.empty() ? " but " : ", ") + name + suffix;

@@ -94,8 +94,9 @@ SReg table_word(KernelBuilder& builder, std::uint32_t word, std::uint32_t words,
 }
 
 Contraction::Tiles loaded_once(
-    std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i, std::uint32_t part)> place,
-    std::function<VReg(std::uint32_t place, std::uint32_t part)> load) {
+    const std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i, std::uint32_t part)>&
+        place,
+    const std::function<VReg(std::uint32_t place, std::uint32_t part)>& load) {
   auto loaded = std::make_shared<std::map<std::uint32_t, VReg>>();
   return [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
     const std::uint32_t at = place(unit, i, part);

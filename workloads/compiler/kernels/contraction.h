@@ -85,8 +85,9 @@ class TableEntry {
 /// Tiles by their place in VMEM, each loaded once however many units and pushes take it. `place` of
 /// (unit, i, part).
 Contraction::Tiles loaded_once(
-    std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i, std::uint32_t part)> place,
-    std::function<VReg(std::uint32_t place, std::uint32_t part)> load);
+    const std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i, std::uint32_t part)>&
+        place,
+    const std::function<VReg(std::uint32_t place, std::uint32_t part)>& load);
 
 /// Sums of products in fp32 in VMEM. Results come out while the next step is under way, so each
 /// step also adds to the sums of the one before.

@@ -23,9 +23,9 @@ SReg index_of(const GridPoint& point, int dimension) {
   return dimension < 0 ? SReg() : point[static_cast<std::size_t>(dimension)];
 }
 
-TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, std::vector<int> dimensions,
-                            std::uint32_t vmem_rows, OfPoint begin, OfPoint first,
-                            std::int64_t border, OfPoint row_granules) {
+TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows, std::vector<int> dimensions,
+                            std::uint32_t vmem_rows, const OfPoint& begin, const OfPoint& first,
+                            std::int64_t border, const OfPoint& row_granules) {
   const auto row = [=](const GridPoint& point) {
     return row_granules ? row_granules(point) : SReg();
   };
@@ -42,14 +42,15 @@ TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, std::vector<int> di
   return block;
 }
 
-TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, const ContractionPlan::Blocks& side,
-                            OfPoint begin, OfPoint first, std::int64_t border) {
-  return image_block(std::move(rows), side.dimensions, static_cast<std::uint32_t>(side.rows),
-                     std::move(begin), std::move(first), border);
+TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows,
+                            const ContractionPlan::Blocks& side, const OfPoint& begin,
+                            const OfPoint& first, std::int64_t border) {
+  return image_block(rows, side.dimensions, static_cast<std::uint32_t>(side.rows), begin, first,
+                     border);
 }
 
 TileGrid::Block matrix_block(KernelBuilder& builder, bool to_vmem, const BlockShape& shape,
-                             std::vector<int> dimensions, OfPoint begin, int row_dimension,
+                             std::vector<int> dimensions, const OfPoint& begin, int row_dimension,
                              int column_dimension) {
   const auto dma = std::make_shared<BlockDma>(builder, to_vmem, shape);
   TileGrid::Block block;
@@ -138,6 +139,7 @@ void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results,
       position.rows16 = builder.shift_left(tiles, 2);
     }
     std::vector<VmemAddress> blocks;
+    blocks.reserve(inputs.size());
     for (int input : inputs) blocks.push_back(grid.input(input));
     results.begin(blocks);
     VmemAddress out = stays ? VmemAddress(sums) : grid.output(0);

@@ -26,17 +26,18 @@ SReg index_of(const GridPoint& point, int dimension);
 /// Rows of an image as a block of a grid: where the image's row 0 begins in HBM, the number that
 /// the block goes by, the VMEM rows in front of what is moved, and the granules of a row where the
 /// point decides.
-TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, std::vector<int> dimensions,
-                            std::uint32_t vmem_rows, OfPoint begin, OfPoint first,
-                            std::int64_t border = 0, OfPoint row_granules = {});
+TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows, std::vector<int> dimensions,
+                            std::uint32_t vmem_rows, const OfPoint& begin, const OfPoint& first,
+                            std::int64_t border = 0, const OfPoint& row_granules = {});
 /// The same for one side of a contraction.
-TileGrid::Block image_block(std::shared_ptr<ImageRows> rows, const ContractionPlan::Blocks& side,
-                            OfPoint begin, OfPoint first, std::int64_t border = 0);
+TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows,
+                            const ContractionPlan::Blocks& side, const OfPoint& begin,
+                            const OfPoint& first, std::int64_t border = 0);
 
 /// A block of matrices as one of a grid: the first matrix, and the dimensions that count blocks of
 /// its rows and columns (-1: none does).
 TileGrid::Block matrix_block(KernelBuilder& builder, bool to_vmem, const BlockShape& shape,
-                             std::vector<int> dimensions, OfPoint begin, int row_dimension,
+                             std::vector<int> dimensions, const OfPoint& begin, int row_dimension,
                              int column_dimension);
 
 /// Makes the block of an array in step with the result, of a type; its address stands in `word`.

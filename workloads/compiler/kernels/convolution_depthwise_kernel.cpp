@@ -119,7 +119,8 @@ Sizes find_sizes(const ConvolutionProblem& problem, const Target& target) {
     for (std::uint32_t y = 1; y <= whole.pixels_y; ++y) {
       const Sizes sizes(problem, rows, y);
       if (sizes.vmem_rows * 512 > target.vmem_bytes) break;
-      const double blocks = double(whole.row_tiles / rows) * tiles_of(whole.pixels_y, y);
+      const std::uint32_t columns = whole.row_tiles / rows;
+      const double blocks = double(columns) * tiles_of(whole.pixels_y, y);
       const double bytes = double(sizes.slab_rows + sizes.other_rows) * 512;
       const double cost =
           (blocks + 1) * bytes / target.hbm_bytes_per_cycle + blocks * target.dma_latency_cycles;

@@ -150,7 +150,7 @@ class ConvolutionKernel : ConvolutionGrid {
 bool ConvolutionKernel::has_gaps() const {
   const auto starts =
       std::count_if(taps_.begin(), taps_.end(), [](const Tap& t) { return t.starts; });
-  return starts != static_cast<std::ptrdiff_t>(sizes_.phases_y * sizes_.phases_x);
+  return starts != std::ptrdiff_t{sizes_.phases_y} * sizes_.phases_x;
 }
 
 /// Per position of the window: offsets in VMEM rows of the input, the weights and the sums, and the

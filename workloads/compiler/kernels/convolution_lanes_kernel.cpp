@@ -14,7 +14,7 @@ using isa::Opcode;
 bool LanesKernel::has_gaps() const {
   const auto starts = std::count_if(patches_.units.begin(), patches_.units.end(),
                                     [](const Patches::Unit& unit) { return unit.starts; });
-  return starts != static_cast<std::ptrdiff_t>(sizes_.phases_y * sizes_.phases_x);
+  return starts != std::ptrdiff_t{sizes_.phases_y} * sizes_.phases_x;
 }
 
 /// Per unit: the VMEM rows of its runs in the slab, of its sums, and the sublane mask with which

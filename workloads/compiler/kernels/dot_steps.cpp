@@ -371,7 +371,7 @@ Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block,
 /// What a step loads: the tiles of its lots but the first one, then that of the next step.
 Contraction::Tiles DotKernel::next_right_tiles(const VmemAddress& block, const Digits& present,
                                                const std::vector<SReg>& next) {
-  const auto behind = right_tiles(block, next);
+  auto behind = right_tiles(block, next);
   if (present.empty() || tiling_.lots == 1) return behind;
   const auto within = right_tiles(block, right_places(block, present));
   const std::uint32_t last = (tiling_.lots - 1) * weight_pushes_;

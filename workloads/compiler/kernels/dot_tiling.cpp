@@ -359,9 +359,11 @@ void DotSizes::set_steps() {
   steps.weight_pushes = weight_pushes(of);
   steps.lots = tiling.lots;
   steps.unpacks_moving = is_packed(of.lhs_type) && !of.lhs_transposed;
-  steps.count = double(tiling.block_outer / tiling.lots) *
-                (tiling.block_n / tiling.columns_at_once) * (tiling.block_k / tiling.k_parts) *
-                (tiling.block_m / tiling.chunk_m);
+  const auto lots = tiling.block_outer / tiling.lots;
+  const auto columns = tiling.block_n / tiling.columns_at_once;
+  const auto depths = tiling.block_k / tiling.k_parts;
+  const auto chunks = tiling.block_m / tiling.chunk_m;
+  steps.count = double(lots) * columns * depths * chunks;
   ContractionPlan::Finish& finish = plan.finish;
   plan.set_expression(of.has_epilogue, of.epilogue_cost);
   finish.beside = tiling.finished_tiles;

@@ -513,7 +513,8 @@ double added_row_cycles(std::int64_t lane_tiles) {
 std::optional<double> resident_cycles(const EmbeddingShapes& shapes, const Target& target) {
   const std::int64_t width = resident_lane_tiles(shapes, target);
   if (width == 0) return std::nullopt;
-  const auto columns = static_cast<double>(shapes.lane_tiles / width);
+  const std::int64_t column_count = shapes.lane_tiles / width;
+  const auto columns = static_cast<double>(column_count);
   return table_bytes(shapes) / target.hbm_bytes_per_cycle +
          columns * (target.dma_latency_cycles +
                     static_cast<double>(shapes.count) * resident_row_cycles(width));
@@ -697,8 +698,9 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
                              const Target& target) {
   const EmbeddingShapes shapes{table_rows, count, lane_tiles};
   const PartOfTable part = part_of_table(shapes, target);
-  const auto parts = static_cast<double>(lane_tiles / part.width *
-                                         ceil_divide(ceil_divide(table_rows, 8), part.height));
+  const std::int64_t columns = lane_tiles / part.width;
+  const auto parts =
+      static_cast<double>(columns * ceil_divide(ceil_divide(table_rows, 8), part.height));
   return 2 * table_bytes(shapes) / target.hbm_bytes_per_cycle +
          parts * (static_cast<double>(count) * added_row_cycles(part.width) +
                   3 * target.dma_latency_cycles);

@@ -52,7 +52,7 @@ double bucket_cycles(const MeshCut& cut, std::uint32_t granules, const Target& t
     const auto granules = static_cast<std::uint32_t>(part / isa::kHbmGranuleBytes / along.size);
     return 2 * steps * std::max(passage, passage / segment_parts(granules, along.size) + latency);
   };
-  const auto rings = [&](std::vector<std::size_t> along) {
+  const auto rings = [&](const std::vector<std::size_t>& along) {
     double cycles = 0, part = half;
     for (const std::size_t dimension : along) {
       cycles += ring(dimension, part);
@@ -78,7 +78,8 @@ double ring_cycles(const AllReduceShape& shape, const Target& target) {
   // From core to core of a chip, then to the next chip.
   const double hop = (target.hop_cycles + (target.cores_per_chip - 1) * target.local_hop_cycles) /
                      static_cast<double>(target.cores_per_chip);
-  const double step = hop + shape.streams / 2 * chunk / target.link_bytes_per_cycle;
+  const auto streams = shape.streams / 2;  // Of a direction.
+  const double step = hop + streams * chunk / target.link_bytes_per_cycle;
   const double bytes = static_cast<double>(shape.granules) * isa::kHbmGranuleBytes;
   return std::max(shape.rounds * (2.0 * target.cores - 2) * (step + kStepCycles),
                   2 * bytes / target.hbm_bytes_per_cycle);

@@ -203,6 +203,7 @@ std::vector<std::vector<VReg>> ReduceWindowKernel::combined_in_a_loop(
   }
   const auto values_of = [this](const std::vector<VVariable>& variables) {
     std::vector<VReg> values;
+    values.reserve(variables.size());
     for (const VVariable variable : variables) values.push_back(builder_.get(variable));
     return values;
   };
@@ -215,6 +216,7 @@ std::vector<std::vector<VReg>> ReduceWindowKernel::combined_in_a_loop(
     }
   });
   std::vector<std::vector<VReg>> values;
+  values.reserve(sums.size());
   for (const std::vector<VVariable>& sum : sums) values.push_back(values_of(sum));
   return values;
 }

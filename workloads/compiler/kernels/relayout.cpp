@@ -354,6 +354,7 @@ double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& t
   const std::vector<std::int64_t> before = major_to_minor(from), behind = major_to_minor(to);
   if (before == behind) return 0;
   std::vector<std::size_t> permutation;
+  permutation.reserve(behind.size());
   for (std::int64_t d : behind) {
     permutation.push_back(
         static_cast<std::size_t>(std::find(before.begin(), before.end(), d) - before.begin()));

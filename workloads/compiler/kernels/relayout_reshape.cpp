@@ -254,8 +254,8 @@ double ElementMover::reshape_cycles(const TileArray& source, const TileArray& ta
   constexpr double kTile = 1.5, kRow = 9, kPiece = 8, kCutRow = 13, kCutTile = 6, kAppendedRow = 16;
   const auto rows = [](const TileArray& array) {
     const std::int64_t lanes = array.extents.back();
-    return static_cast<double>(elements_of(array) / lanes *
-                               ceil_divide(array.lane_tiles(), std::int64_t{8}));
+    const std::int64_t all = elements_of(array) / lanes;
+    return static_cast<double>(all * ceil_divide(array.lane_tiles(), std::int64_t{8}));
   };
   if (source.extents.back() == target.extents.back()) {
     // Matrices go in tiles, those of long rows in columns of 128 lanes.

@@ -199,7 +199,8 @@ std::optional<double> ElementMover::split_cycles(const TileArray& source, const 
   if (!split) return std::nullopt;
   const TileArray& flat = apart ? source : target;
   const std::int64_t rows = flat.extents[flat.rank() - 2];
-  const auto tiles = static_cast<double>(split->items / rows * ceil_divide(rows, std::int64_t{8}));
+  const std::int64_t matrices = split->items / rows;
+  const auto tiles = static_cast<double>(matrices * ceil_divide(rows, std::int64_t{8}));
   const auto groups = static_cast<double>(split->groups),
              pieces = static_cast<double>(split->pieces.size());
   const bool shifted = split->groups > 1 && split->group_lanes % isa::kLanes != 0;

@@ -102,7 +102,7 @@ class TileGrid {
     return innermost(extents_, dimensions);
   }
   std::size_t behind(const std::vector<int>& dimensions) const {
-    return static_cast<std::size_t>(innermost(dimensions) + 1);
+    return static_cast<std::size_t>(innermost(dimensions)) + 1;
   }
 
   KernelBuilder& builder_;

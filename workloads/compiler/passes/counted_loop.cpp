@@ -51,6 +51,7 @@ std::vector<Id> counted_loop(
   std::vector<Id> values{edit.scalar(ElementType::kS32, 0)};
   values.insert(values.end(), initial.begin(), initial.end());
   std::vector<hlo::Shape> shapes;
+  shapes.reserve(values.size());
   for (const Id value : values) shapes.push_back(edit.shape(value));
   const hlo::Shape state = tuple_of(shapes);
 

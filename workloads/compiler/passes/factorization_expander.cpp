@@ -298,6 +298,7 @@ void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
           of_part.operands.push_back(edit.append_instruction(std::move(taken)));
         }
         std::vector<hlo::Shape> shapes;
+        shapes.reserve(results.size());
         for (const hlo::Shape& result : results) {
           shapes.push_back(hlo::array_shape(result.type, batched(result.dimensions, part)));
         }

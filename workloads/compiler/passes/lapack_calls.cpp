@@ -120,7 +120,7 @@ struct Routine {
 };
 
 const Routine* routine_of(const HloInstruction& instruction) {
-  static const std::map<std::string_view, Routine> table{
+  static const std::map<std::string_view, Routine> kRoutines{
       {"lapack_spotrf_ffi", {&LapackCall::potrf, 1, 2}},
       {"lapack_strsm_ffi", {&LapackCall::trsm, 2, 1}},
       {"lapack_sgetrf_ffi", {&LapackCall::getrf, 1, 3}},
@@ -129,8 +129,8 @@ const Routine* routine_of(const HloInstruction& instruction) {
       {"lapack_ssyevd_ffi", {&LapackCall::syevd, 1, 3}},
   };
   if (instruction.opcode != HloOpcode::kCustomCall) return nullptr;
-  const auto found = table.find(instruction.custom_call_target.get());
-  if (found == table.end()) return nullptr;
+  const auto found = kRoutines.find(instruction.custom_call_target.get());
+  if (found == kRoutines.end()) return nullptr;
   const Routine& routine = found->second;
   const std::size_t results = instruction.shape.is_tuple() ? instruction.shape.elements.size() : 1;
   return instruction.operands.size() == routine.operands && results == routine.results ? &routine

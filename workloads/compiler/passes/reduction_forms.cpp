@@ -159,6 +159,7 @@ std::vector<Id> Reductions::halved(std::vector<Id> values, std::int64_t dimensio
   };
   const auto part = [&](std::int64_t begin, std::int64_t count) {
     std::vector<Id> parts;
+    parts.reserve(values.size());
     for (const Id value : values) parts.push_back(edit_.take(value, dimension, begin, count, 1));
     return parts;
   };

@@ -98,6 +98,7 @@ Numbers KnownValues::elementwise(const HloInstruction& instruction) {
   std::vector<double> results;
   for (std::int64_t i = 0; i < instruction.shape.element_count(); ++i) {
     std::vector<double> elements;
+    elements.reserve(operands.size());
     for (const std::vector<double>* values : operands) {
       elements.push_back((*values)[values->size() == 1 ? 0 : static_cast<std::size_t>(i)]);
     }

@@ -136,6 +136,7 @@ std::optional<std::vector<double>> run_scalars(const Computation& computation,
   std::vector<hlo::InstructionId> results = root.operands;
   if (root.opcode != HloOpcode::kTuple) results = {root.id};
   std::vector<double> found;
+  found.reserve(results.size());
   for (hlo::InstructionId id : results) found.push_back(*values[static_cast<std::size_t>(id)]);
   return found;
 }

@@ -294,6 +294,7 @@ Id Sorts::without_order(Id key, ElementType type, bool descends) {
 std::vector<Id> Sorts::sorted(const Arrangement& lies, const std::vector<Id>& words,
                               std::int64_t keys) {
   std::vector<hlo::Shape> shapes;
+  shapes.reserve(words.size());
   for (const Id word : words) shapes.push_back(edit_.shape(word));
   hlo::Shape whole = shapes[0];
   if (words.size() > 1) {

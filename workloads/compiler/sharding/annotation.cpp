@@ -66,7 +66,7 @@ class AnnotationCursor {
     expect("\"");
     const std::size_t end = text_.find('"', at_);
     if (end == std::string_view::npos) fail("'\"'");
-    const std::string name(text_.substr(at_, end - at_));
+    std::string name(text_.substr(at_, end - at_));
     at_ = end + 1;
     return name;
   }
@@ -246,7 +246,7 @@ class AnnotationReader::HloText {
     Numbers list;
     do list.push_back(cursor_.number());
     while (cursor_.take(","));
-    const std::vector<DeviceDigit> digits = digits_of_list(list);
+    std::vector<DeviceDigit> digits = digits_of_list(list);
     if (static_cast<std::int64_t>(list.size()) != count || (digits.empty() && count > 1)) {
       cursor_.fail("devices in the order of a mesh");
     }

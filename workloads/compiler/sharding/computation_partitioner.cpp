@@ -365,6 +365,7 @@ std::vector<Id> ComputationPartitioner::moved_operands(const HloInstruction& ins
     const Id operand = instruction.operands[i];
     const std::vector<Sharding> from = shardings(computation_, operand);
     std::vector<Sharding> to;
+    to.reserve(from.size());
     for (const Sharding& each : from) {
       to.push_back(rule.operands[i].empty()
                        ? Sharding(each.dimensions.size())

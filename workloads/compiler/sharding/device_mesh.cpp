@@ -81,6 +81,7 @@ std::vector<std::vector<std::int64_t>> DeviceMesh::groups(const Axes& axes) cons
     group[static_cast<std::size_t>(index(device, axes))] = device;
   }
   std::vector<std::vector<std::int64_t>> result;
+  result.reserve(by_rest.size());
   for (auto& [first, group] : by_rest) result.push_back(std::move(group));
   return result;
 }
