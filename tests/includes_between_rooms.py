@@ -24,6 +24,18 @@ MAY_INCLUDE = {
     "sharding": {"ir", "passes"},
     "program": {"ir", "codegen", "kernels", "passes"},
 }
+# Rooms of kernels, in the same way. All of them may include what stands in kernels/ itself (lowering.h), which
+# includes all of them.
+KERNELS = {
+    "tiles": set(),
+    "elementwise": {"tiles"},
+    "contraction": {"elementwise", "tiles"},
+    "relayout": {"elementwise", "tiles"},
+    "pooling": {"elementwise", "tiles"},
+    "sort": {"elementwise", "tiles"},
+    "indexed": {"elementwise", "relayout", "tiles"},
+    "collective": set(),
+}
 # Files directly in the folder are the door, which includes every room, but for these.
 GROUND = {"target.h", "cost.h", "cost.cpp"}
 LONGEST = 80  # Lines of a function, from its name to its last brace.
@@ -46,7 +58,15 @@ def room_of(inside):
     return inside.split("/")[0] if "/" in inside else ""
 
 
+def inner_room(inside):
+    parts = inside.split("/")
+    return parts[1] if len(parts) > 2 else ""
+
+
 def is_allowed(path, room, included, target):
+    if room == target == "kernels":
+        inner, other = inner_room(path[len(FOLDER) + 1:]), inner_room(included)
+        return "" in (inner, other) or inner == other or other in KERNELS.get(inner, set())
     if room == target:
         return True
     if room == "":
@@ -61,12 +81,19 @@ def faults(root):
     for path, number, room, included, target in includes(root):
         if is_allowed(path, room, included, target):
             continue
-        may = ", ".join(sorted(MAY_INCLUDE.get(room, set()))) or "no other room"
+        allowed = MAY_INCLUDE.get(room, set())
+        if room == target:
+            room, target = (f"kernels/{inner_room(each)}" for each in (path[len(FOLDER) + 1:], included))
+            allowed = KERNELS.get(room.split("/")[1], set())
+        may = ", ".join(sorted(allowed)) or "no other room"
         found.append(f'{path}:{number}: "{included}": expected {room or "the ground floor"} to include {may}, '
                      f"found {target or 'the door'}; a fact that both need belongs in ir/")
     for folder in sorted((root / FOLDER).iterdir()):
         if folder.is_dir() and folder.name not in MAY_INCLUDE:
             found.append(f"{FOLDER}/{folder.name}: expected a line for the room in MAY_INCLUDE, found none")
+    for folder in sorted((root / FOLDER / "kernels").glob("*/")):
+        if folder.is_dir() and folder.name not in KERNELS:
+            found.append(f"{FOLDER}/kernels/{folder.name}: expected a line for the room in KERNELS, found none")
     return found
 
 
@@ -94,12 +121,12 @@ def long_functions(root):
     return found
 
 
-def has_cycle():
+def has_cycle(table):
     """Whether the table itself leads a room back to itself."""
     def reaches(room, goal, seen):
         return any(next_ == goal or (next_ not in seen and reaches(next_, goal, seen | {next_}))
-                   for next_ in MAY_INCLUDE[room])
-    return any(reaches(room, room, {room}) for room in MAY_INCLUDE)
+                   for next_ in table[room])
+    return any(reaches(room, room, {room}) for room in table)
 
 
 def check_itself():
@@ -108,6 +135,10 @@ def check_itself():
             ("kernels/k.cpp", f'#include "{FOLDER}/passes/p.h"\n', "expected kernels to include codegen, ir, found passes"),
             ("cost.h", f'#include "{FOLDER}/kernels/k.h"\n', "expected the ground floor to include"),
             ("attic/a.cpp", "", "expected a line for the room"),
+            ("kernels/attic/a.cpp", "", "expected a line for the room"),
+            ("kernels/tiles/t.h", f'#include "{FOLDER}/kernels/sort/s.h"\n', "expected kernels/tiles to include no other room"),
+            ("kernels/sort/s.h", f'#include "{FOLDER}/kernels/tiles/t.h"\n', None),
+            ("kernels/sort/s.h", f'#include "{FOLDER}/kernels/lowering.h"\n', None),
             ("passes/p.cpp", f'#include "{FOLDER}/kernels/k.h"\n', "expected passes to include codegen, ir, found kernels"),
             ("passes/p.cpp", "void f() {\n" + "  g();\n" * LONGEST + "}\n", f"found {LONGEST + 2}: void f"),
             ("passes/p.cpp", "void f() {\n" + "  g();\n" * (LONGEST - 2) + "}\n", None),
@@ -126,8 +157,8 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--count", action="store_true", help="print how many includes lead from room to room")
     arguments = parser.parse_args()
-    if has_cycle():
-        sys.exit("MAY_INCLUDE: expected rooms in one direction, found a cycle")
+    if has_cycle(MAY_INCLUDE) or has_cycle(KERNELS):
+        sys.exit("MAY_INCLUDE, KERNELS: expected rooms in one direction, found a cycle")
     check_itself()
     if arguments.count:
         counts = {}

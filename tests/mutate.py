@@ -45,8 +45,8 @@ ROOMS = {
     "report": (["sim/report/"], [("report_tests", "*")]),
     "codegen": (["workloads/compiler/codegen/"], [("compiler_tests", "KernelBuilder*:KeptPrograms*:Dot*")],
                 ["kernel_builder_test", "kept_programs_test", "dot_test"]),
-    "tiling": (["workloads/compiler/kernels/dot_tiling", "workloads/compiler/kernels/convolution_tiling",
-                "workloads/compiler/kernels/convolution_lanes_tiling", "workloads/compiler/kernels/tile_grid"],
+    "tiling": (["workloads/compiler/kernels/contraction/dot_tiling", "workloads/compiler/kernels/contraction/convolution_tiling",
+                "workloads/compiler/kernels/contraction/convolution_lanes_tiling", "workloads/compiler/kernels/tiles/tile_grid"],
                [("compiler_tests", "KeptTilings*:KeptPrograms*:Dot*:Cost*:Convolution*")],
                ["kept_tilings_test", "kept_programs_test", "dot_test", "block_sizes_test", "cost_test", "convolution_test"]),
 }

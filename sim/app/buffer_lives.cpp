@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "workloads/compiler/passes/storage.h"
+#include "workloads/compiler/passes/memory/storage.h"
 
 namespace tpu::app {
 namespace {

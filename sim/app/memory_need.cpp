@@ -8,7 +8,7 @@
 
 #include "isa/program.h"
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/memory/hbm_plan.h"
 
 namespace tpu::app {
 

@@ -7,10 +7,10 @@
 
 #include "sim/config/compiler_target.h"
 #include "sim/report/text_report.h"
-#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/memory/hbm_plan.h"
+#include "workloads/compiler/passes/memory/storage.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/pipeline.h"
-#include "workloads/compiler/passes/storage.h"
 #include "workloads/compiler/program/kernel_selection.h"
 #include "workloads/compiler/program/program_assembly.h"
 #include "workloads/graph/hlo_cost_analysis.h"

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/activation_masks.h"
+#include "workloads/compiler/passes/simplify/activation_masks.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/passes/precision.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/simplify/precision.h"
+#include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::activation_masks_test {

@@ -1,4 +1,4 @@
-#include "workloads/compiler/kernels/all_reduce.h"
+#include "workloads/compiler/kernels/collective/all_reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "models/machine.h"
 #include "sim/base/error.h"
 #include "tests/compiler/machine_target.h"
-#include "workloads/compiler/kernels/mesh_all_reduce.h"
-#include "workloads/compiler/kernels/mesh_cut.h"
+#include "workloads/compiler/kernels/collective/mesh_all_reduce.h"
+#include "workloads/compiler/kernels/collective/mesh_cut.h"
 
 namespace tpu::test::all_reduce_test {
 namespace {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
-#include "workloads/compiler/kernels/convolution_patches.h"
-#include "workloads/compiler/kernels/convolution_tiling.h"
-#include "workloads/compiler/kernels/dot_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_patches.h"
+#include "workloads/compiler/kernels/contraction/convolution_tiling.h"
+#include "workloads/compiler/kernels/contraction/dot_tiling.h"
 
 namespace tpu::test::block_sizes_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "workloads/compiler/kernels/bucket_all_reduce.h"
+#include "workloads/compiler/kernels/collective/bucket_all_reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
-#include "workloads/compiler/passes/async_pairs.h"
+#include "workloads/compiler/passes/expand/async_pairs.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::collective_forms_test {

@@ -4,7 +4,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/buffers.h"
-#include "workloads/compiler/passes/canonical_forms.h"
+#include "workloads/compiler/passes/expand/canonical_forms.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::compiler_forms_test {

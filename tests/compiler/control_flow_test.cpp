@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/control_flow.h"
+#include "workloads/compiler/passes/expand/control_flow.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "sim/config/compiler_target.h"
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_tiling.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 

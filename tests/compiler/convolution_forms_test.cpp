@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/convolution_forms.h"
+#include "workloads/compiler/passes/expand/convolution_forms.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/passes/convolution_steps.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/window_padding.h"
+#include "workloads/compiler/passes/expand/convolution_steps.h"
+#include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/reference/value.h"
 

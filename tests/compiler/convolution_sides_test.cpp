@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/convolution_sides.h"
+#include "workloads/compiler/passes/layout/convolution_sides.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "workloads/compiler/passes/window_features.h"
+#include "workloads/compiler/passes/layout/window_features.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::convolution_sides_test {

@@ -8,11 +8,11 @@
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
-#include "workloads/compiler/kernels/convolution_lanes_weights_tiling.h"
-#include "workloads/compiler/kernels/convolution_tiling.h"
-#include "workloads/compiler/kernels/convolution_weights_tiling.h"
-#include "workloads/compiler/kernels/image_rows.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_weights_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_weights_tiling.h"
+#include "workloads/compiler/kernels/contraction/image_rows.h"
 #include "workloads/compiler/kernels/lowering.h"
 
 namespace tpu::test::convolution_test {

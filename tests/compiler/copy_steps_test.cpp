@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/copy_steps.h"
+#include "workloads/compiler/passes/layout/copy_steps.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
-#include "workloads/compiler/kernels/dot_tiling.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/kernels/contraction/dot_tiling.h"
+#include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::cost_test {

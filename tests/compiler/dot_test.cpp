@@ -6,7 +6,7 @@
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/dot_kernel.h"
+#include "workloads/compiler/kernels/contraction/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
 
 namespace tpu::test::dot_test {

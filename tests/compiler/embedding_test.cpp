@@ -2,7 +2,7 @@
 
 #include "tests/compiler/elementwise_check.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::embedding_test {

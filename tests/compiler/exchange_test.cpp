@@ -1,4 +1,4 @@
-#include "workloads/compiler/kernels/exchange.h"
+#include "workloads/compiler/kernels/collective/exchange.h"
 
 #include <gtest/gtest.h>
 

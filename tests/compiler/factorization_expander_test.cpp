@@ -1,7 +1,7 @@
 // Factorizations and triangular systems: what they are the factors, or the solution, of comes out
 // of their results again.
 
-#include "workloads/compiler/passes/factorization_expander.h"
+#include "workloads/compiler/passes/expand/factorization_expander.h"
 
 #include <gtest/gtest.h>
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tests/compiler/elementwise_check.h"
-#include "workloads/compiler/kernels/elementwise_kernel.h"
-#include "workloads/compiler/kernels/expression_graph.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
+#include "workloads/compiler/kernels/elementwise/expression_graph.h"
+#include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test {

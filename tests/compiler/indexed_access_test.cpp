@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/indexed_access.h"
+#include "workloads/compiler/passes/expand/indexed_access.h"
 
 #include <gtest/gtest.h>
 

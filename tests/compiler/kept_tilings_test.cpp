@@ -14,9 +14,9 @@
 #include "tests/compiler/machine_target.h"
 #include "tests/kept_code.h"
 #include "tests/kept_lines.h"
-#include "workloads/compiler/kernels/convolution_lanes_tiling.h"
-#include "workloads/compiler/kernels/convolution_tiling.h"
-#include "workloads/compiler/kernels/dot_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_tiling.h"
+#include "workloads/compiler/kernels/contraction/dot_tiling.h"
 
 namespace tpu::test::kept_tilings_test {
 namespace {

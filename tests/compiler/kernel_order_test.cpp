@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/kernel_order.h"
+#include "workloads/compiler/passes/fuse/kernel_order.h"
 
 #include <gtest/gtest.h>
 

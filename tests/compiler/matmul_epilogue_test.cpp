@@ -1,4 +1,4 @@
-#include "workloads/compiler/kernels/matmul_epilogue.h"
+#include "workloads/compiler/kernels/contraction/matmul_epilogue.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/dot_kernel.h"
+#include "workloads/compiler/kernels/contraction/dot_kernel.h"
+#include "workloads/compiler/passes/memory/storage.h"
 #include "workloads/compiler/passes/pipeline.h"
-#include "workloads/compiler/passes/storage.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::matmul_epilogue_test {

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/operand_precision.h"
+#include "workloads/compiler/passes/expand/operand_precision.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/padded_results.h"
+#include "workloads/compiler/passes/simplify/padded_results.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/compiler/run_compiled.h"
-#include "workloads/compiler/passes/custom_calls.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/expand/custom_calls.h"
+#include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/sharding/partition.h"
 #include "workloads/graph/graph.h"
 #include "workloads/hlo/hlo_reader.h"

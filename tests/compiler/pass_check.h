@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/compiler/graph_check.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/simplify/simplify.h"
 
 namespace tpu::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/hbm_plan.h"
+#include "workloads/compiler/passes/memory/hbm_plan.h"
 #include "workloads/compiler/passes/module_verifier.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"

@@ -4,7 +4,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::pooling_test {

@@ -5,7 +5,7 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/passes/scalar_samples.h"
+#include "workloads/compiler/passes/expand/scalar_samples.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::reduction_forms_test {

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/regular_gathers.h"
+#include "workloads/compiler/passes/expand/regular_gathers.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/kernels/relayout_mover.h"
+#include "workloads/compiler/kernels/relayout/relayout_mover.h"
 #include "workloads/frontend/graph_builder.h"
 
 namespace tpu::test::relayout_test {

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/reshape_mover.h"
+#include "workloads/compiler/passes/simplify/reshape_mover.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/rings.h"
+#include "workloads/compiler/passes/expand/rings.h"
 
 #include <gtest/gtest.h>
 

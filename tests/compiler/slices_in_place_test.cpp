@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/slices_in_place.h"
+#include "workloads/compiler/passes/fuse/slices_in_place.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
-#include "workloads/compiler/passes/layouts.h"
+#include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 

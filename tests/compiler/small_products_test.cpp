@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/small_products.h"
+#include "workloads/compiler/passes/simplify/small_products.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Sorts by the network in VMEM: values beside the reference interpreter, and cycles.
 
-#include "workloads/compiler/passes/sort_forms.h"
+#include "workloads/compiler/passes/expand/sort_forms.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/ir/sort_form.h"
-#include "workloads/compiler/kernels/sort_network.h"
-#include "workloads/compiler/passes/comparators.h"
+#include "workloads/compiler/kernels/sort/sort_network.h"
+#include "workloads/compiler/passes/expand/comparators.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::sort_forms_test {

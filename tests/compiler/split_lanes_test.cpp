@@ -1,4 +1,4 @@
-#include "workloads/compiler/passes/split_lanes.h"
+#include "workloads/compiler/passes/simplify/split_lanes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "workloads/compiler/passes/window_forms.h"
+#include "workloads/compiler/passes/expand/window_forms.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/passes/window_padding.h"
+#include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::window_forms_test {

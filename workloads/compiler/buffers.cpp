@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/constant_folding.h"
+#include "workloads/compiler/passes/simplify/constant_folding.h"
 
 namespace tpu::compiler {
 

@@ -9,7 +9,7 @@
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/kernels/elementwise_kernel.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 #include "workloads/compiler/kernels/sequence_member.h"
 
 namespace tpu::compiler {

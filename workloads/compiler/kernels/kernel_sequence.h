@@ -33,7 +33,7 @@ struct SequenceLoop {
 /// addresses move have places of their own, too: the next iteration's operands come and the results
 /// of the one before leave while an iteration runs, which begins and ends with copies inside of
 /// VMEM. Nothing hangs on that: slices are placed by the iteration in arrays that the loop only
-/// reads (`passes/loop_slices.h`), so none has what an earlier iteration wrote.
+/// reads (`passes/simplify/loop_slices.h`), so none has what an earlier iteration wrote.
 LoweredKernel lower_sequence(const hlo::Module& module, const hlo::HloInstruction& instruction,
                              const Target& target, const SequenceLoop& loop = {});
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "workloads/compiler/ir/kernel_forms.h"
-#include "workloads/compiler/kernels/dot_emitter.h"
-#include "workloads/compiler/kernels/dot_kernel.h"
-#include "workloads/compiler/kernels/elementwise_kernel.h"
-#include "workloads/compiler/kernels/relayout_member.h"
+#include "workloads/compiler/kernels/contraction/dot_emitter.h"
+#include "workloads/compiler/kernels/contraction/dot_kernel.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
+#include "workloads/compiler/kernels/relayout/relayout_member.h"
 
 namespace tpu::compiler {
 

@@ -7,7 +7,7 @@
 
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/ir/array_part.h"
-#include "workloads/compiler/kernels/elementwise_plan.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_plan.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {

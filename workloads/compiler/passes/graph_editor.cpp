@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/constant_folding.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/simplify/constant_folding.h"
 
 namespace tpu::compiler {
 

@@ -9,9 +9,9 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
-#include "workloads/compiler/passes/rings.h"
-#include "workloads/compiler/passes/storage.h"
-#include "workloads/compiler/passes/widen.h"
+#include "workloads/compiler/passes/expand/rings.h"
+#include "workloads/compiler/passes/expand/widen.h"
+#include "workloads/compiler/passes/memory/storage.h"
 
 namespace tpu::compiler {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/passes/bucket_phases.h"
+#include "workloads/compiler/passes/fuse/bucket_phases.h"
 #include "workloads/graph/op_info.h"
 
 namespace tpu::compiler {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "workloads/compiler/compiler.h"
-#include "workloads/compiler/passes/convolution_kernels.h"
+#include "workloads/compiler/passes/expand/convolution_kernels.h"
 #include "workloads/compiler/passes/scheduled_module.h"
 #include "workloads/compiler/target.h"
 

@@ -1,7 +1,7 @@
 #include "workloads/compiler/passes/pipeline.h"
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/control_flow.h"
+#include "workloads/compiler/passes/expand/control_flow.h"
 #include "workloads/compiler/passes/module_verifier.h"
 #include "workloads/compiler/passes/pass_table.h"
 #include "workloads/compiler/passes/pass_timer.h"

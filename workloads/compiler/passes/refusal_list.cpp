@@ -2,8 +2,8 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/hbm_plan.h"
-#include "workloads/compiler/passes/lapack_calls.h"
+#include "workloads/compiler/passes/expand/lapack_calls.h"
+#include "workloads/compiler/passes/memory/hbm_plan.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/graph/op_info.h"
 

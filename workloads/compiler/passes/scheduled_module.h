@@ -19,7 +19,7 @@ struct HbmPlan {
   /// tuple); empty for constants that stand in no buffer.
   std::vector<std::vector<std::uint64_t>> granules_of;
   /// How far each of these places moves from one iteration of the body's loop to the next, in
-  /// granules (`passes/loop_slices.h`).
+  /// granules (`passes/simplify/loop_slices.h`).
   std::vector<std::vector<std::int64_t>> steps_of;
   /// Updates of slices that who makes the update has written in place: no kernels.
   std::set<hlo::InstructionId> written_in_place;

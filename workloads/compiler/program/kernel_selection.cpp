@@ -7,12 +7,12 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/scan_form.h"
-#include "workloads/compiler/kernels/bucket_all_reduce.h"
-#include "workloads/compiler/kernels/exchange.h"
+#include "workloads/compiler/kernels/collective/bucket_all_reduce.h"
+#include "workloads/compiler/kernels/collective/exchange.h"
+#include "workloads/compiler/kernels/collective/replica_id.h"
 #include "workloads/compiler/kernels/lowering.h"
-#include "workloads/compiler/kernels/replica_id.h"
-#include "workloads/compiler/passes/bucket_phases.h"
-#include "workloads/compiler/passes/rings.h"
+#include "workloads/compiler/passes/expand/rings.h"
+#include "workloads/compiler/passes/fuse/bucket_phases.h"
 
 namespace tpu::compiler {
 

@@ -6,11 +6,11 @@
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
-#include "workloads/compiler/passes/bucket_phases.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/fuse/bucket_phases.h"
+#include "workloads/compiler/passes/memory/storage.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
-#include "workloads/compiler/passes/storage.h"
 #include "workloads/compiler/program/top_level.h"
 
 namespace tpu::compiler {

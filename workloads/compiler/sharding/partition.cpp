@@ -5,9 +5,9 @@
 #include <set>
 
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/async_pairs.h"
-#include "workloads/compiler/passes/custom_calls.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/expand/async_pairs.h"
+#include "workloads/compiler/passes/expand/custom_calls.h"
+#include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/passes/unique_names.h"
 #include "workloads/compiler/sharding/computation_partitioner.h"
 #include "workloads/compiler/sharding/sharding_map.h"

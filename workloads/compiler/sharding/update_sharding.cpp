@@ -9,7 +9,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
-#include "workloads/compiler/passes/simplify.h"
+#include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/passes/unique_names.h"
 #include "workloads/compiler/sharding/update_region.h"
 

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/ir/behind_convolution.h"
+#include "workloads/compiler/kernels/contraction/convolution_depthwise_kernel.h"
+#include "workloads/compiler/kernels/contraction/convolution_kernel.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_kernel.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_weights_kernel.h"
+#include "workloads/compiler/kernels/contraction/convolution_lanes_weights_tiling.h"
+#include "workloads/compiler/kernels/contraction/convolution_weights_kernel.h"
+#include "workloads/compiler/kernels/contraction/convolution_weights_tiling.h"
+#include "workloads/compiler/kernels/contraction/dot_kernel.h"
+#include "workloads/compiler/kernels/contraction/matmul_memory.h"
+#include "workloads/compiler/kernels/lowering.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+/// A window of one position is a product of matrices over all pixels.
+DotProblem as_product(const ConvolutionProblem& problem) {
+  DotProblem dot;
+  dot.name = problem.name;
+  dot.lhs_type = problem.input_type;
+  dot.rhs_type = problem.window_type;
+  dot.result_types = problem.result_types;
+  dot.has_epilogue = problem.has_epilogue;
+  dot.epilogue_cost = problem.epilogue_cost;
+  dot.epilogue_types = problem.epilogue_types;
+  dot.resident_rows = problem.resident_rows;
+  dot.n = problem.columns;
+  const auto pixels =
+      static_cast<std::uint32_t>(problem.spatial[0].input * problem.spatial[1].input);
+  if (problem.contracts_rows) {
+    dot.lhs_transposed = true;
+    dot.m = problem.rows;
+    dot.k = pixels * problem.contracted;
+    return dot;
+  }
+  dot.rhs_transposed = problem.window_transposed;
+  dot.k = problem.contracted;
+  // Padding rows between the pixels make padding rows of the result.
+  dot.m = pixels * (round_up(problem.rows, 8));
+  return dot;
+}
+
+/// Contracted rows must not be padding.
+bool is_plain_product(const ConvolutionProblem& problem) {
+  const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
+  return problem.is_product() && even_rows;
+}
+
+[[noreturn]] void refuse_matrix(const hlo::HloInstruction& instruction) {
+  throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
+                      ": expected no matrix that is the same for all positions of the window "
+                      "behind a weight gradient");
+}
+
+/// What the search for a kernel expects; throws WorkloadError where there is none.
+double expected_cycles(const ConvolutionProblem& problem, const Target& target) {
+  if (problem.is_depthwise) {
+    check_depthwise_fits(problem, target);
+    return 0;
+  }
+  if (problem.batch_in_lanes) {
+    return problem.contracts_rows ? find_lanes_weights_tiling(problem, target).cycles
+                                  : find_lanes_tiling(problem, target).cycles;
+  }
+  if (is_plain_product(problem)) {
+    DotProblem dot = as_product(problem);
+    return choose_sides(dot, target).cycles;
+  }
+  return problem.contracts_rows ? find_weights_tiling(problem, target).cycles
+                                : find_convolution_tiling(problem, target).cycles;
+}
+
+}  // namespace
+
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const Target& target) {
+  return has_convolution_kernel(convolution, input, window, convolution.shape,
+                                std::vector{hlo::ElementType::kF32}, target);
+}
+
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const hlo::Shape& result,
+                            const std::vector<hlo::ElementType>& read, const Target& target) {
+  BehindConvolution behind;
+  behind.read = read;
+  return has_convolution_kernel(convolution, input, window, result, behind, target);
+}
+
+bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, const hlo::Shape& result,
+                            const BehindConvolution& behind, const Target& target) {
+  try {
+    ConvolutionProblem problem = convolution_problem(convolution, input, window, result);
+    problem.has_epilogue = !problem.is_depthwise;
+    if (problem.has_epilogue) problem.epilogue_types = behind.read;
+    problem.resident_rows = behind.resident_rows;
+    problem.result_types.insert(problem.result_types.end(), behind.made.begin(), behind.made.end());
+    if (!problem.is_depthwise && problem.batch_in_lanes) {
+      return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
+                                    : has_lanes_tiling(problem, target);
+    }
+    if (problem.is_depthwise || !is_plain_product(problem)) expected_cycles(problem, target);
+    return true;
+  } catch (const WorkloadError&) {
+    return false;
+  }
+}
+
+std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
+                                         const hlo::Shape& input, const hlo::Shape& window,
+                                         const Target& target) {
+  try {
+    const ConvolutionProblem problem =
+        convolution_problem(convolution, input, window, convolution.shape);
+    const double moved = static_cast<double>(input.padded_bytes() + window.padded_bytes() +
+                                             convolution.shape.padded_bytes());
+    return std::max(expected_cycles(problem, target), moved / target.hbm_bytes_per_cycle);
+  } catch (const WorkloadError&) {
+    return std::nullopt;
+  }
+}
+
+LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction, const Target& target) {
+  MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  ConvolutionProblem problem = convolution_problem(*epilogue.product, epilogue.lhs_shape,
+                                                   epilogue.rhs_shape, epilogue.out_shape);
+  problem.has_epilogue = epilogue.graph != nullptr;
+  problem.epilogue_cost = epilogue.cost();
+  problem.epilogue_types = epilogue.block_types();
+  problem.resident_rows = epilogue.resident_rows();
+  problem.result_types = epilogue.result_types();
+  if (problem.result_types.size() > 1 && (problem.is_depthwise || problem.contracts_rows)) {
+    throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
+                        ": expected one result of the product's extent behind a convolution by "
+                        "groups or a gradient of a kernel");
+  }
+  if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);
+  if (problem.batch_in_lanes) {
+    if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
+    return problem.contracts_rows ? convolution_lanes_weights_kernel(problem, epilogue, target)
+                                  : convolution_lanes_kernel(problem, epilogue, target);
+  }
+  if (is_plain_product(problem)) {
+    DotProblem dot = as_product(problem);
+    if (epilogue.has_sums() && problem.rows % 8 != 0) dot.matrix_rows = problem.rows;
+    if (epilogue.has_matrix()) {
+      if (problem.contracts_rows) refuse_matrix(instruction);
+      dot.row_period = ceil_divide(problem.rows, 8);
+    }
+    const DotTiling tiling = choose_sides(dot, target);
+    if (dot.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
+    return dot_kernel(dot, tiling, epilogue, target);
+  }
+  if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
+  if (problem.contracts_rows) return convolution_weights_kernel(problem, epilogue, target);
+  return convolution_kernel(problem, find_convolution_tiling(problem, target), epilogue, target);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,620 @@
+#include "workloads/compiler/kernels/contraction/convolution_weights_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/contraction/contraction.h"
+#include "workloads/compiler/kernels/contraction/contraction_blocks.h"
+#include "workloads/compiler/kernels/contraction/convolution_weights_tiling.h"
+#include "workloads/compiler/kernels/contraction/matmul_memory.h"
+#include "workloads/compiler/kernels/contraction/matmul_stream.h"
+#include "workloads/compiler/kernels/tiles/step_counter.h"
+#include "workloads/compiler/kernels/tiles/tile_grid.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+
+/// Emits a weight gradient: for each position of the window, the sum over pixels and batch of input
+/// features times gradient features.
+///
+/// The gradient's batch rows of a pixel (or of a few neighbouring ones) are the weights; the input,
+/// turned by the transpose unit so that its features are rows and its batch lanes, streams past
+/// them, once for each position of the window. The sums for all positions stay in VMEM in fp32
+/// while the pixels pass.
+class WeightsKernel : WeightsGrid {
+ public:
+  WeightsKernel(const ConvolutionProblem& problem, const WeightsTiling& tiling,
+                const MatmulEpilogue& epilogue, const Target& target)
+      : problem_(problem),
+        tiling_(tiling),
+        epilogue_(epilogue),
+        sizes_(problem, tiling, target),
+        builder_(epilogue.kernel_name, target),
+        units_(sizes_.plan.steps.units),
+        groups_at_once_(units_.groups() * tiling.group_parts),
+        stream_(builder_, units_, sizes_.plan.steps.pushes),
+        memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
+        results_(builder_, epilogue) {}
+
+  LoweredKernel emit() {
+    results_.start();
+    addresses_ = store_addresses(builder_, epilogue_);
+    store_units();
+    if (masks()) make_masks();
+    make_grid();
+    transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
+    if (sizes_.runs) turner_.emplace(builder_, *sizes_.runs);
+    clear_borders();
+    builder_.new_block();
+    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    stream_.close();
+    return lowered_kernel(builder_);
+  }
+
+ private:
+  static constexpr int kColumns = 0, kRows = 1, kBatch = 2, kY = 3;
+  static constexpr std::uint32_t kUnitWords = 2;
+
+  const SpatialDimension& height() const { return problem_.spatial[0]; }
+  const SpatialDimension& width() const { return problem_.spatial[1]; }
+  bool masks() const { return problem_.contracted % 8 != 0; }
+  bool shares_tiles() const { return tiling_.tile_pixels > 1; }
+  /// Rows of a tile that a pixel has.
+  std::uint32_t pixel_rows() const { return 8 / tiling_.tile_pixels; }
+  bool sums_apart() const { return sizes_.sums_apart; }
+  std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
+  std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
+  /// Transposed groups between neighbouring groups of pixels, and between positions of the window.
+  std::uint32_t group_starts() const { return tiling_.group == 1 ? dilation_x() : sizes_.window_x; }
+  std::uint32_t position_starts() const {
+    return tiling_.group == 1 ? static_cast<std::uint32_t>(width().stride) : 1;
+  }
+
+  void store_units();
+  void make_masks();
+  VReg batch_mask(ElementType type, bool descending);
+  std::vector<VReg> tile_masks(ElementType type, bool descending);
+  template <typename Load>
+  VReg shared_tile(std::uint32_t tile, std::uint32_t pitch, std::uint32_t tile_rows,
+                   const std::vector<VReg>& masks, const Load& load);
+  void make_grid();
+  void add_input();
+  void add_gradient();
+  TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
+  SReg block_row(const GridPoint& point, std::uint32_t step);
+  void clear_borders();
+  void clear_outside(int input, ImageRows& rows, std::uint32_t step, std::uint32_t count,
+                     std::uint32_t pitch);
+  void clear_sums();
+  PReg is_first_block();
+  PReg is_last_block();
+  void work();
+  void transpose_part(SReg part);
+  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
+  std::uint32_t rows_at_once() const { return tiling_.splits_rows ? groups_at_once_ : 1; }
+  std::uint32_t neighbours_at_once() const { return tiling_.splits_rows ? 1 : groups_at_once_; }
+  /// The group of pixels that a part of a unit contracts, of those at once.
+  std::uint32_t group_of(std::uint32_t unit, std::uint32_t part) const {
+    return units_.group_of(unit) * tiling_.group_parts + part;
+  }
+  SReg unit_word(const Digits& digits, std::uint32_t unit, std::uint32_t word);
+  std::uint32_t input_line() const;
+  std::uint32_t input_group() const;
+  std::vector<SReg> input_places(const Digits& digits);
+  Contraction::Tiles input_tiles(const std::vector<SReg>& places);
+  std::uint32_t gradient_group() const;
+  std::vector<SReg> gradient_places(SReg origin, const Digits& digits);
+  Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg base,
+                                    const std::vector<VReg>& masks);
+  Contraction::Tiles run_tiles(const VmemAddress& gradient, const std::vector<SReg>& places);
+  Contraction::Results unit_sums(const VmemAddress& sums, const Digits& digits,
+                                 const Digits& before, PReg started);
+  void multiply_part(SReg part);
+  void finish();
+  void apply_epilogue();
+
+  const ConvolutionProblem& problem_;
+  const WeightsTiling& tiling_;
+  const MatmulEpilogue& epilogue_;
+  WeightsSizes sizes_;
+  KernelBuilder builder_;
+  MatmulUnits units_;
+  std::uint32_t groups_at_once_;
+  MatmulStream stream_;
+  MatmulMemory memory_;
+  EpilogueEmitter results_;
+  std::unique_ptr<TileGrid> grid_;
+  std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
+  std::uint32_t unit_words_ = 0;
+  std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
+  std::vector<int> epilogue_inputs_;
+  VmemRegion transposed_, sums_;
+  std::optional<RunTurner> turner_;
+  /// Ones; valid rows of the last batch tile; the same in descending order. Where pixels share a
+  /// tile: rows of each of them, then the same in descending order.
+  VmemRegion masks_;
+};
+
+/// Per position of the window and tile of input features: offsets in VMEM rows of the transposed
+/// input and of the sums. Units that only fill the last step have sums of their own.
+void WeightsKernel::store_units() {
+  unit_words_ = builder_.allocate_smem(kUnitWords * sizes_.units);
+  const std::uint32_t real = sizes_.window_y * sizes_.window_x * sizes_.row_tiles;
+  for (std::uint32_t unit = 0; unit < sizes_.units; ++unit) {
+    const std::uint32_t position = unit / sizes_.row_tiles;
+    const std::uint32_t y =
+        position / sizes_.window_x * static_cast<std::uint32_t>(height().stride);
+    const std::uint32_t x = position % sizes_.window_x * position_starts();
+    const std::uint32_t block =
+        (y * sizes_.starts + x) * sizes_.row_tiles + unit % sizes_.row_tiles;
+    builder_.store_smem(unit_words_ + kUnitWords * unit,
+                        unit < real ? block * sizes_.unit_tiles * 8 : 0);
+    builder_.store_smem(unit_words_ + kUnitWords * unit + 1,
+                        unit * sizes_.unit_tiles * tiling_.block_columns * 8);
+  }
+}
+
+void WeightsKernel::make_masks() {
+  const std::uint32_t pixels = tiling_.tile_pixels;
+  masks_ = builder_.allocate_vmem(8 + 16 * pixels);
+  const auto valid = static_cast<int>(problem_.contracted % 8);
+  const VReg sublane = builder_.shift_right(builder_.lane_sequence(), 7);
+  const VReg descending = builder_.vector(Opcode::kVxorU32, sublane, 7);
+  const auto store_mask = [&](std::uint32_t at, VReg rows, std::uint32_t pixel) {
+    const auto begin = static_cast<int>(pixel * pixel_rows());
+    const MReg in = builder_.vector_compare(Opcode::kVcmpLtS32, rows, begin + valid);
+    const VReg below = builder_.select(in, 0xffffffffU, 0U);
+    const MReg out = builder_.vector_compare(Opcode::kVcmpLtS32, rows, begin);
+    builder_.store({masks_, at}, builder_.select(out, 0, below));
+  };
+  builder_.store({masks_, 0}, 0xffffffffU);
+  for (std::uint32_t pixel = 0; pixel < pixels; ++pixel) {
+    store_mask(8 + 8 * pixel, sublane, pixel);
+    store_mask(8 + 8 * (pixels + pixel), descending, pixel);
+  }
+}
+
+/// For the last tile of a block's batch.
+VReg WeightsKernel::batch_mask(ElementType type, bool descending) {
+  const int row = descending ? 16 : 8;
+  const PReg last = grid_->is_last(kBatch);
+  const VReg mask = last ? builder_.load({masks_, 0, builder_.select(last, row, 0)})
+                         : builder_.load({masks_, row});
+  return is_packed(type) ? builder_.and_(mask, 0xffff0000U) : mask;
+}
+
+/// Of each pixel of a tile that several share.
+std::vector<VReg> WeightsKernel::tile_masks(ElementType type, bool descending) {
+  std::vector<VReg> masks;
+  for (std::uint32_t pixel = 0; pixel < tiling_.tile_pixels; ++pixel) {
+    const std::uint32_t at = 8 + 8 * (pixel + (descending ? tiling_.tile_pixels : 0));
+    const VReg mask = builder_.load({masks_, at});
+    masks.push_back(is_packed(type) ? builder_.and_(mask, 0xffff0000U) : mask);
+  }
+  return masks;
+}
+
+/// Tile `tile` of a group whose pixels, `pitch` VMEM rows apart, share tiles. `load` takes an
+/// offset and a mask.
+template <typename Load>
+VReg WeightsKernel::shared_tile(std::uint32_t tile, std::uint32_t pitch, std::uint32_t tile_rows,
+                                const std::vector<VReg>& masks, const Load& load) {
+  VReg rows;
+  for (std::uint32_t i = 0; i < tiling_.tile_pixels; ++i) {
+    const std::uint32_t pixel = tile * tiling_.tile_pixels + i;
+    if (pixel >= tiling_.group) break;
+    // The pixel's first row is to come out at its place in the tile.
+    const VReg part = load(pixel * pitch - i * pixel_rows() * tile_rows / 8, masks[i]);
+    rows = rows ? builder_.or_(rows, part) : part;
+  }
+  return rows;
+}
+
+void WeightsKernel::make_grid() {
+  grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
+  add_input();
+  add_gradient();
+  epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
+                                       [this](ElementType type, bool to_vmem, std::uint32_t word) {
+                                         return result_block(type, to_vmem, word);
+                                       });
+  if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
+}
+
+SReg WeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
+  return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
+}
+
+void WeightsKernel::add_input() {
+  const std::uint32_t tile = tile_granules(problem_.input_type);
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
+  const bool all_rows = tiling_.block_rows == sizes_.all_row_tiles;
+  const auto border = static_cast<std::uint32_t>(width().padding);
+  const auto fetched = std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
+                                               sizes_.slab_x - std::min(border, sizes_.slab_x));
+  ImageShape shape;
+  shape.height = static_cast<std::uint32_t>(height().input);
+  shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
+  const std::uint32_t run = sizes_.row_tiles * tile;
+  if (all_rows) {
+    shape.row = {run * tiling_.block_batch, fetched, pixel};
+  } else {
+    shape.row = {run, fetched * tiling_.block_batch, sizes_.all_row_tiles * tile};
+  }
+  shape.block_rows = sizes_.slab_y;
+  shape.shift = static_cast<std::int32_t>(-height().padding);
+  shape.pitch = sizes_.slab_x * sizes_.input_pixel;
+  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  const std::uint32_t batch_block = tiling_.block_batch * sizes_.all_row_tiles * tile;
+  const std::uint32_t row_block = tiling_.block_rows * tile;
+  grid_->add_input(image_block(
+      input_rows_, sizes_.plan.lhs,
+      [=](const GridPoint& point) {
+        return weighted_sum(builder_, {point[kBatch], point[kRows]}, {batch_block, row_block},
+                            builder_.load_smem(addresses_));
+      },
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y * dilation_y()); },
+      std::int64_t{border} * sizes_.input_pixel));
+}
+
+void WeightsKernel::add_gradient() {
+  const std::uint32_t tile = tile_granules(problem_.window_type);
+  const std::uint32_t pixel = sizes_.batch_tiles * sizes_.column_tiles * tile;
+  const bool all_columns = tiling_.block_columns == sizes_.column_tiles;
+  ImageShape shape;
+  shape.height = sizes_.out_y;
+  shape.row_stride = sizes_.out_x * pixel;
+  if (all_columns) {
+    shape.row = {tiling_.block_batch * sizes_.column_tiles * tile, sizes_.out_x, pixel};
+  } else {
+    shape.row = {tiling_.block_columns * tile, sizes_.out_x * tiling_.block_batch,
+                 sizes_.column_tiles * tile};
+  }
+  shape.block_rows = tiling_.block_y;
+  shape.pitch = sizes_.groups * tiling_.group * sizes_.gradient_pixel;
+  gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  grid_->add_input(image_block(
+      gradient_rows_, sizes_.plan.rhs,
+      [=](const GridPoint& point) {
+        return weighted_sum(
+            builder_, {point[kBatch], point[kColumns]},
+            {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
+            builder_.load_smem(addresses_ + 1));
+      },
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); }));
+}
+
+/// The block of an array in step with the result.
+TileGrid::Block WeightsKernel::result_block(ElementType type, bool to_vmem, std::uint32_t word) {
+  BlockShape shape;
+  shape.tile_granules = tile_granules(type);
+  shape.rows = tiles_of(problem_.rows, 8);
+  shape.columns = sizes_.column_tiles;
+  shape.block_columns = tiling_.block_columns;
+  shape.block_rows = sizes_.unit_tiles * tiling_.block_rows;
+  shape.matrices = sizes_.window_y * sizes_.window_x;
+  shape.matrix_stride = shape.matrix_granules();
+  TileGrid::Block block = matrix_block(
+      builder_, to_vmem, shape, sizes_.plan.results.dimensions,
+      [=](const GridPoint&) { return builder_.load_smem(word); }, kRows, kColumns);
+  block.rows = sizes_.unit_tiles * sizes_.units * tiling_.block_columns * tile_rows(type);
+  return block;
+}
+
+/// Pixels of the blocks that no DMA writes are 0 for good.
+void WeightsKernel::clear_borders() {
+  if (sizes_.slab_x != width().input || width().padding != 0) {
+    const VmemRegion slab = grid_->input_region(0);
+    memory_.clear({slab, 0}, slab.rows);
+  }
+  if (sizes_.groups * tiling_.group != sizes_.out_x) {
+    const VmemRegion gradient = grid_->input_region(1);
+    memory_.clear({gradient, 0}, gradient.rows);
+  }
+  builder_.new_block();
+}
+
+/// Rows of a block that lie outside of the image are 0.
+void WeightsKernel::clear_outside(int input, ImageRows& rows, std::uint32_t step,
+                                  std::uint32_t count, std::uint32_t pitch) {
+  GridPoint point(4);
+  point[kY] = grid_->index(kY);
+  clear_rows_outside(builder_, memory_, rows, block_row(point, step), grid_->input(input), count,
+                     pitch);
+}
+
+PReg WeightsKernel::is_first_block() {
+  return both(builder_, grid_->is_first(kBatch), grid_->is_first(kY));
+}
+
+PReg WeightsKernel::is_last_block() {
+  return both(builder_, grid_->is_last(kBatch), grid_->is_last(kY));
+}
+
+void WeightsKernel::clear_sums() {
+  const auto clear = [this] {
+    memory_.clear(sums_apart() ? VmemAddress(sums_) : grid_->output(0), sizes_.sum_rows);
+  };
+  emit_if(builder_, is_first_block(), clear);
+  builder_.new_block();
+}
+
+void WeightsKernel::work() {
+  clear_sums();
+  const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
+  if (rows != sizes_.out_y) {
+    clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y,
+                  sizes_.groups * tiling_.group * sizes_.gradient_pixel);
+  }
+  const std::int64_t end =
+      (rows - tiling_.block_y) * height().window_dilation + sizes_.slab_y - height().padding;
+  if (height().padding > 0 || end > height().input) {
+    clear_outside(0, *input_rows_, tiling_.block_y * dilation_y(), sizes_.slab_y,
+                  sizes_.slab_x * sizes_.input_pixel);
+  }
+  builder_.new_block();
+  builder_.loop(tiling_.parts, [&](SReg part) {
+    transpose_part(part);
+    multiply_part(part);
+  });
+  if (sums_apart()) finish();
+}
+
+/// Turns the input pixels that a part of the groups meets: their batch becomes lanes. Lanes of
+/// tiles that a group does not have are 0.
+void WeightsKernel::transpose_part(SReg part) {
+  const VmemAddress slab = grid_->input(0);
+  const std::uint32_t part_pixels = tiling_.part_groups * tiling_.group * dilation_x();
+  SReg origin = builder_.mul(part, part_pixels * sizes_.input_pixel);
+  if (slab.base) origin = builder_.add(origin, slab.base);
+  if (turner_) return turner_->make({slab.region, slab.offset, origin}, transposed_);
+  const bool single = tiling_.group == 1;
+  StepCounter counter(builder_, {sizes_.slab_y, single ? sizes_.starts : tiling_.part_groups,
+                                 single ? 1 : sizes_.window_x, sizes_.row_tiles});
+  const std::uint32_t pixel = sizes_.input_pixel;
+  const std::vector<std::uint32_t> distances{
+      sizes_.slab_x * pixel, single ? pixel : tiling_.group * dilation_x() * pixel,
+      static_cast<std::uint32_t>(width().stride) * pixel, sizes_.input_tile};
+  const std::uint32_t tiles = sizes_.group_tiles;
+  const bool shares = shares_tiles();
+  const VReg mask = masks() && !shares ? batch_mask(problem_.input_type, false) : VReg();
+  const auto pixel_masks = shares ? tile_masks(problem_.input_type, false) : std::vector<VReg>();
+  const std::uint32_t lanes = sizes_.unit_tiles * 8;
+  const auto push = [&](const std::vector<SReg>& digits) {
+    const SReg source = weighted_sum(builder_, digits, distances, origin);
+    const auto load = [&](std::uint32_t at, VReg rows) {
+      return memory_.load_rows(problem_.input_type, {slab.region, at, source}, rows);
+    };
+    for (std::uint32_t i = 0; i < tiles; ++i) {
+      const std::uint32_t batch = i % tiling_.block_batch;
+      const std::uint32_t at = i / tiling_.block_batch * dilation_x() * pixel +
+                               batch * sizes_.row_tiles * sizes_.input_tile;
+      const bool last = masks() && batch + 1 == tiling_.block_batch;
+      const VReg rows =
+          shares ? shared_tile(i, dilation_x() * pixel, sizes_.input_tile, pixel_masks, load)
+                 : load(at, last ? mask : VReg());
+      builder_.transpose_push(rows, lanes, i, tiles);
+    }
+  };
+  push(std::vector<SReg>(4));
+  builder_.loop(counter.steps(), [&](SReg index) {
+    const std::vector<SReg> next = counter.next();
+    push(next);
+    const SReg target = builder_.mul(index, lanes);
+    for (std::uint32_t i = 0; i < sizes_.unit_tiles; ++i) {
+      builder_.store({transposed_, std::int64_t{8} * i, target}, builder_.transpose_pop());
+    }
+    counter.advance(next);
+  });
+  // What the last iteration pushed is nobody's.
+  for (std::uint32_t i = 0; i < sizes_.unit_tiles; ++i) builder_.transpose_pop();
+  builder_.new_block();
+}
+
+/// A word of the table of units, for one of the units of a step.
+SReg WeightsKernel::unit_word(const Digits& digits, std::uint32_t unit, std::uint32_t word) {
+  return table_word(builder_, unit_words_ + kUnitWords * unit + word,
+                    kUnitWords * tiling_.step_units, digits[kUnits]);
+}
+
+/// VMEM rows of the turned input from a row of pixels, and from a group of a row, to the next one.
+std::uint32_t WeightsKernel::input_line() const {
+  return dilation_y() * sizes_.starts * sizes_.row_tiles * sizes_.unit_tiles * 8;
+}
+std::uint32_t WeightsKernel::input_group() const {
+  return group_starts() * sizes_.row_tiles * sizes_.unit_tiles * 8;
+}
+
+/// Where a step's pixels begin in the turned input, and the words of its units.
+std::vector<SReg> WeightsKernel::input_places(const Digits& digits) {
+  const SReg pixel =
+      weighted_sum(builder_, digits,
+                   {0, rows_at_once() * input_line(), neighbours_at_once() * input_group(), 0});
+  const SReg entry =
+      digits[kUnits] ? builder_.mul(digits[kUnits], kUnitWords * tiling_.step_units) : SReg();
+  return {pixel, entry};
+}
+
+/// The turned input there.
+Contraction::Tiles WeightsKernel::input_tiles(const std::vector<SReg>& places) {
+  const std::uint32_t piece = tiling_.splits_rows ? input_line() : input_group();
+  const SReg pixel = places[0];
+  auto units = std::make_shared<TableEntry>(builder_, unit_words_, kUnitWords * tiling_.step_units,
+                                            places[1]);
+  units->word(0);  // The first to be pushed.
+  return [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
+    const SReg row = units->word(kUnitWords * (i / sizes_.unit_tiles));
+    const std::uint32_t at = group_of(unit, part) * piece + i % sizes_.unit_tiles * 8;
+    return builder_.load({transposed_, at, row, pixel});
+  };
+}
+
+/// VMEM rows of the gradient of a group of pixels.
+std::uint32_t WeightsKernel::gradient_group() const {
+  return tiling_.group * sizes_.gradient_pixel;
+}
+
+/// Where the gradient's tiles of a step begin; the shift that its group takes of a run of pixels.
+std::vector<SReg> WeightsKernel::gradient_places(SReg origin, const Digits& digits) {
+  const std::uint32_t column = tiling_.columns_at_once * sizes_.gradient_tile;
+  const std::uint32_t line = rows_at_once() * sizes_.groups * gradient_group();
+  if (!turner_) {
+    return {weighted_sum(builder_, digits,
+                         {column, line, neighbours_at_once() * gradient_group(), 0}, origin),
+            {}};
+  }
+  // Both groups of a run at once, or one after the other.
+  SReg run = digits[kGroup], shift;
+  if (groups_at_once_ == 1) {
+    run = builder_.and_(digits[kGroup], 0xfffffffeU);
+    const SReg odd = builder_.shift_left(builder_.and_(digits[kGroup], 1U), 4);
+    shift = builder_.sub(16, odd);
+  }
+  return {weighted_sum(builder_, {digits[kColumn], digits[kPixelY], run},
+                       {column, line, groups_at_once_ * gradient_group()}, origin),
+          shift};
+}
+
+/// The tiles there. `masks`: of the rows that count, or of each pixel of a tile.
+Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SReg base,
+                                                 const std::vector<VReg>& masks) {
+  const WeightsTiling& t = tiling_;
+  const std::uint32_t piece = t.splits_rows ? sizes_.groups * gradient_group() : gradient_group();
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    const std::uint32_t tile = 15 - j;
+    if (tile >= sizes_.group_tiles) return builder_.vector(Opcode::kVmov, 0.0F);
+    const std::uint32_t begin =
+        group_of(unit, part) * piece + units_.column_of(unit) * sizes_.gradient_tile;
+    const auto load = [&](std::uint32_t at, VReg rows) {
+      return memory_.load_weights(problem_.window_type, {gradient.region, begin + at, base}, rows);
+    };
+    if (shares_tiles()) {
+      return shared_tile(tile, sizes_.gradient_pixel, sizes_.gradient_tile, masks, load);
+    }
+    const bool last = this->masks() && tile % tiling_.block_batch + 1 == tiling_.block_batch;
+    return load(tile * tiling_.block_columns * sizes_.gradient_tile, last ? masks[0] : VReg());
+  };
+}
+
+/// The same where groups are the even and the odd rows of a run of pixels.
+Contraction::Tiles WeightsKernel::run_tiles(const VmemAddress& gradient,
+                                            const std::vector<SReg>& places) {
+  const SReg base = places[0];
+  const VReg shift = places[1] ? builder_.splat(places[1]) : VReg();
+  const std::uint32_t tile_pitch = tiling_.block_columns * sizes_.gradient_tile;
+  const auto load = loaded_once(
+      [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+        return group_of(unit, part) / 2 * 2 * gradient_group() +
+               units_.column_of(unit) * sizes_.gradient_tile + 2 * (15 - j) * tile_pitch;
+      },
+      [=](std::uint32_t at, std::uint32_t) {
+        return load_tile_pair(builder_, {gradient.region, at, base}, tile_pitch, true);
+      });
+  return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
+    const VReg pairs = load(unit, j, part);
+    if (shift) return builder_.unpack_odd(builder_.shift_left(pairs, shift));
+    return group_of(unit, part) % 2 == 0 ? builder_.unpack_even(pairs) : builder_.unpack_odd(pairs);
+  };
+}
+
+/// Adds to the sums of a step's units, whose places are read from the table when they are needed.
+Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Digits& digits,
+                                              const Digits& before, PReg started) {
+  auto groups = std::make_shared<GroupSums>(builder_, units_);
+  auto rows = std::make_shared<std::map<std::pair<bool, std::uint32_t>, SReg>>();
+  return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+    if (!groups->add(unit, result)) return;
+    SReg& row = (*rows)[{previous, i / sizes_.unit_tiles}];
+    if (!row) {
+      const Digits& here = previous ? before : digits;
+      row = weighted_sum(builder_, here, {tiling_.columns_at_once * 8, 0, 0, 0},
+                         unit_word(here, i / sizes_.unit_tiles, 1));
+      if (sums.base) row = builder_.add(row, sums.base);
+    }
+    const std::uint32_t at =
+        (i % sizes_.unit_tiles * tiling_.block_columns + units_.column_of(unit)) * 8;
+    const VmemAddress address(sums.region, at, row);
+    const VReg sum = builder_.add(builder_.load(address), result);
+    const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
+    builder_.guarded(guard, [&] { builder_.store(address, sum); });
+  };
+}
+
+void WeightsKernel::multiply_part(SReg part) {
+  const WeightsTiling& t = tiling_;
+  const VmemAddress gradient = grid_->input(1);
+  const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
+  SReg origin = builder_.mul(part, t.part_groups * t.group * sizes_.gradient_pixel);
+  if (gradient.base) origin = builder_.add(origin, gradient.base);
+  std::vector<VReg> gradient_masks;
+  if (shares_tiles()) {
+    gradient_masks = tile_masks(problem_.window_type, true);
+  } else if (masks()) {
+    gradient_masks = {batch_mask(problem_.window_type, true)};
+  }
+  // The columns and units of the step before.
+  const std::array<SVariable, 2> before{builder_.scalar_variable(0), builder_.scalar_variable(0)};
+  Digits present;
+  Contraction steps;
+  steps.extents = {t.block_columns / t.columns_at_once, t.block_y / rows_at_once(),
+                   t.part_groups / neighbours_at_once(), sizes_.units / t.step_units};
+  steps.pushes = sizes_.unit_tiles * t.step_units;
+  steps.steps_at_once = 1;  // Two may need more scalar registers than there are.
+  steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
+  steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return input_tiles(places);
+  };
+  steps.stationary.places = [&](const Digits& digits) { return gradient_places(origin, digits); };
+  steps.stationary.tiles = [&](const Digits&, const std::vector<SReg>& places) {
+    return turner_ ? run_tiles(gradient, places)
+                   : gradient_tiles(gradient, places[0], gradient_masks);
+  };
+  steps.sums = [&](const Digits& digits, PReg started) {
+    Digits previous(4);
+    if (steps.extents[kColumn] > 1) previous[kColumn] = builder_.get(before[0]);
+    if (steps.extents[kUnits] > 1) previous[kUnits] = builder_.get(before[1]);
+    present = digits;
+    return unit_sums(sums, digits, previous, started);
+  };
+  steps.advance = [&] {
+    if (present[kColumn]) builder_.set(before[0], present[kColumn]);
+    if (present[kUnits]) builder_.set(before[1], present[kUnits]);
+  };
+  emit_steps(builder_, stream_, steps);
+}
+
+/// Complete sums become results.
+void WeightsKernel::finish() {
+  const auto body = [this] {
+    if (!results_.is_identity()) apply_epilogue();
+    if (is_packed(problem_.out_type())) {
+      memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
+    }
+  };
+  emit_if(builder_, is_last_block(), body);
+}
+
+void WeightsKernel::apply_epilogue() {
+  builder_.new_block();
+  apply_epilogue_by_columns(builder_, results_, *grid_, epilogue_inputs_, kColumns,
+                            sizes_.unit_tiles * sizes_.units, tiling_.block_columns, sums_,
+                            is_packed(problem_.out_type()));
+}
+
+}  // namespace
+
+LoweredKernel convolution_weights_kernel(const ConvolutionProblem& problem,
+                                         const MatmulEpilogue& epilogue, const Target& target) {
+  const WeightsTiling tiling = find_weights_tiling(problem, target);
+  return WeightsKernel(problem, tiling, epilogue, target).emit();
+}
+
+}  // namespace tpu::compiler

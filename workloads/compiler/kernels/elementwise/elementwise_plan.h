@@ -1,0 +1,194 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workloads/compiler/codegen/values.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_leaf.h"
+#include "workloads/compiler/kernels/elementwise/expression_graph.h"
+#include "workloads/compiler/target.h"
+
+namespace tpu::compiler {
+
+/// The passes over a block: one spreads columns over the lanes, those with sums along the lanes
+/// wait for them, one without such writes results; or all of them go through it together.
+enum class PassKind : std::uint8_t { kSpread, kSums, kResults, kTogether };
+constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
+
+/// How an elementwise kernel or a reduction is laid over VMEM and over loops.
+///
+/// Arrays that cover the space stream through VMEM in blocks of whole row tiles, two buffers each.
+/// Everything smaller (vectors along the lanes, broadcast tiles, scalars, results of reductions)
+/// stays in VMEM while the kernel runs. Where it does not fit, the kernel runs part by part of the
+/// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced").
+/// A matrix that is the same at every major index, and that does not fit either (a mask of all
+/// heads), streams again for each ("repeated"); blocks then divide it.
+struct ElementwisePlan {
+  struct Input {
+    int node = -1;
+    int operand = 0;
+    ArrayAccess access;
+    ArrayPart part;  ///< Streams only.
+    bool sliced = false;
+    bool repeated = false;    ///< A stream that begins again at each major index.
+    bool fixed = false;       ///< A column whose value is the same everywhere.
+    bool everywhere = false;  ///< A scalar that stands in all lanes of its row.
+    /// A column that comes again along other axes: spread once, for all row tiles of the matrix
+    /// (where it depends on them) at each index of `kept_majors`.
+    bool kept = false;
+    std::vector<int> kept_majors;
+    VmemRegion region;  ///< Buffers of a stream, or the whole array.
+    VmemRegion slots;   ///< Columns: a register per row tile of the block, of all that is kept, or
+                        ///< one.
+
+    bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
+    bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
+    /// A column that each block spreads anew.
+    bool is_spread() const { return is_column() && !fixed && !kept; }
+    /// Registers of a kept column.
+    std::int64_t kept_registers(const IterationSpace& space) const;
+  };
+  /// Along lanes: of each row, known within the block. Along rows: of each column of a matrix,
+  /// known behind its pass over a block, which has whole matrices. Otherwise a sum over the whole
+  /// space. Those but the first are held in a register's worth of VMEM per kept major index, row
+  /// tile (where rows are kept) and lane tile (where lanes are kept).
+  struct Reduction {
+    int node = -1;
+    bool along_lanes = false;
+    bool along_rows = false;  ///< And used in the kernel.
+    int level = 0;            ///< Pass that computes it.
+    bool sliced = false;      ///< Complete with its part.
+    VmemRegion slots;         ///< Along lanes: a register per row tile of the block.
+    bool rows_kept = false, lanes_kept = false;
+    std::vector<int> kept_majors;
+    std::vector<std::int64_t> strides;  ///< Registers from one kept major index to the next.
+    std::int64_t registers = 1;
+    VmemRegion accumulators;
+    bool integer = false;
+  };
+  /// What operations on whole rows need of each row, made of sums along lanes and columns: computed
+  /// once a row, then kept as those are.
+  struct RowValue {
+    int node = -1;
+    int level = -1;    ///< Pass that computes it; -1: the one that spreads columns.
+    VmemRegion slots;  ///< A register per row tile of the block.
+  };
+  /// What operations on whole matrices need of each column, made of sums along rows and of arrays
+  /// that are the same in all rows: computed once a matrix, then kept as those sums are.
+  struct ColumnValue {
+    int node = -1;
+    bool is_reciprocal = false;  ///< What divides, not the value itself.
+    int level = -1;              ///< Pass behind which it is computed; -1: before the first.
+    VmemRegion region;           ///< A register for each of the sums'.
+  };
+  enum class OutputKind : std::uint8_t { kStream, kRows, kAccumulated };
+  struct Output {
+    int node = -1;
+    int operand = 0;
+    hlo::Shape shape;  ///< Of a part, when sliced.
+    bool sliced = false;
+    OutputKind kind = OutputKind::kStream;
+    ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
+    int level = 0;       ///< Pass after which it is known.
+    int reduction = -1;  ///< kAccumulated: index of the reduction.
+    /// kAccumulated: not the reduction itself, but the column value of the output's node.
+    bool is_column_value = false;
+    VmemRegion region;   ///< Buffers, or the whole result.
+    VmemRegion staging;  ///< Of packed results that stay in VMEM: 32-bit tiles.
+    VmemRegion slots;    ///< kRows, by_lines: a register per row tile of the block; none: the node
+                         ///< has some already.
+  };
+
+  /// What one piece of straight code works on in a pass.
+  struct Group {
+    int rows = 1;  ///< Row tiles: a part of those of a matrix, or whole matrices.
+    /// The row tiles of a matrix are no multiple of it: the last group of each matrix is smaller.
+    bool by_matrix = false;
+    int lanes = 1;  ///< Lane tiles; all of them or a part.
+  };
+
+  IterationSpace space;  ///< Of a part.
+  int cut_axis = kNoAxis;
+  std::int64_t parts = 1;
+  std::vector<Input> inputs;
+  std::vector<Reduction> reductions;
+  std::vector<RowValue> row_values;
+  std::vector<ColumnValue> column_values;
+  std::vector<Output> outputs;
+  bool flat = false;                     ///< Only streams and scalars: a row tile is any tile.
+  std::int64_t row_tiles = 1;            ///< Of a part.
+  std::int64_t period = 0;               ///< Blocks after which repeated streams begin again.
+  std::int64_t lane_tiles = 1;           ///< Of a row tile.
+  int last_level = 0;                    ///< The pass that writes streams and accumulates.
+  std::int64_t block = 1;                ///< Row tiles of a block.
+  std::array<Group, kPassKinds> groups;  ///< By kind of pass.
+  /// All passes go through a group in one piece of straight code: what is done with the numbers of
+  /// one row overlaps with the wait for those of others. The groups are equal.
+  bool passes_together = false;
+  /// Results along the rows, whose row tiles become lanes, wait for the end of the block: its
+  /// groups are no whole lines of them.
+  bool by_lines = false;
+  std::vector<bool> needed;  ///< Axes whose index the code must know; not the lane axis.
+  int digits = 0;            ///< Axes from the row axis up that are counted.
+
+  const Input* input_of(int node) const;
+  int reduction_of(int node) const;  ///< Index; -1: none.
+  const RowValue* row_value_of(int node) const;
+  const ColumnValue* column_value_of(int node, bool is_reciprocal) const;
+  /// One whose results are used in the kernel; all have the same registers. None: null. Blocks have
+  /// whole matrices where there is one.
+  const Reduction* reduction_along_rows() const;
+  bool has_whole_matrices() const { return reduction_along_rows() != nullptr; }
+  bool counts() const { return digits > 0; }
+  /// Row tiles of a group that follow each other in one line of 128 lanes, whatever the group.
+  std::int64_t run(const Group& group) const;
+  /// Whether a pass before level 0 spreads columns.
+  bool spreads() const;
+  /// What the pass of a level is; the one before level 0 spreads columns.
+  PassKind pass_at(int level) const;
+  const Group& group_at(int level) const {
+    return groups[static_cast<std::size_t>(pass_at(level))];
+  }
+  /// Whether an output has its rows in the lanes.
+  static bool is_in_lanes(const Output& output) {
+    return output.kind == OutputKind::kRows && output.access.x == ArrayAccess::Step::kRows;
+  }
+  /// The axis that a digit counts: 0 the row axis (of a linear space its only one), then upwards.
+  int axis_of_digit(int digit) const { return space.linear ? 0 : space.row_axis() - digit; }
+  /// What it counts up to: row tiles, then indices.
+  std::int64_t radix(int digit) const;
+  bool is_cut_digit(int digit) const { return digit > 0 && axis_of_digit(digit) == cut_axis; }
+  /// Elements of the cut axis in a part.
+  std::int64_t part_extent() const { return space.extents[static_cast<std::size_t>(cut_axis)]; }
+  /// VMEM rows of a row tile of a streamed array.
+  std::int64_t stream_rows(const hlo::Shape& shape) const;
+  /// Granules of so many row tiles of a streamed array.
+  std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
+  /// How far so many row tiles of a streamed input reach in HBM, in granules.
+  std::int64_t stream_distance(const Input& input, std::int64_t count) const {
+    return input.part.pitch > 0 ? count * input.part.pitch
+                                : stream_granules(input.access.shape, count);
+  }
+};
+
+/// Tiles that straight code works on at a time, at most.
+constexpr int kMostTiles = 64;
+
+struct PlanLimits {
+  std::array<int, kPassKinds> most_tiles{kMostTiles, kMostTiles, kMostTiles};
+  bool whole_arrays = false;  ///< One block: the arrays stand in VMEM.
+  bool passes_apart = false;  ///< Each pass has code of its own.
+
+  /// Less code that overlaps in a pass that found no registers; none: in all. False where there is
+  /// no less.
+  bool reduce(std::optional<PassKind> crowded);
+};
+
+/// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.
+ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
+                                      const Target& target, const PlanLimits& limits = {});
+
+}  // namespace tpu::compiler

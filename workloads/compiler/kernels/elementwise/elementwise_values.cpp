@@ -1,0 +1,275 @@
+#include <algorithm>
+
+#include "isa/instruction.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::ElementType;
+using isa::Opcode;
+using Kind = ArrayAccess::Kind;
+using Step = ArrayAccess::Step;
+
+}  // namespace
+
+/// The index along an axis, of the cut one within the present part.
+Index ElementwiseKernel::digit_in_part(const Place& place, int axis) {
+  const Index index = digit(place, axis);
+  if (axis != plan_.cut_axis) return index;
+  if (plan_.part_extent() == 1) return {};
+  return Index{builder_.sub(to_operand(builder_, index), part_begin_), 0};
+}
+
+/// VMEM rows of the array's tile (or, linear, of its row) at a place; the row within the tile and
+/// the first lane where they are not those of the place.
+Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& place, bool sliced,
+                                    Index& row, Index& lane) {
+  const auto major = [&](int axis) {
+    return sliced ? digit_in_part(place, axis) : digit(place, axis);
+  };
+  Index tile;
+  if (access.linear) {
+    Index line;
+    if (access.x == Step::kSame) {
+      line = digit(place, space_.lane_axis());
+    } else if (access.x == Step::kRows) {
+      line = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+      lane =
+          multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
+    } else if (access.x == Step::kMajor) {
+      line = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+      lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
+    }
+    return line;
+  }
+  if (access.x == Step::kSame) {
+    tile = digit(place, space_.lane_axis());
+  } else if (access.x == Step::kRows) {
+    tile = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+    lane = multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
+  } else if (access.x == Step::kMajor) {
+    tile = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+    lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
+  }
+  if (access.y == Step::kSame) {
+    tile = add(builder_, tile, multiply(builder_, digit(place, space_.row_axis()), access.x_tiles));
+  } else if (access.y == Step::kMajor) {
+    const Index y = major(access.y_axis);
+    if (access.x_tiles == 1) {
+      row = y;  // Rows of one tile after the other.
+    } else {
+      tile = add(builder_, tile,
+                 multiply(builder_, divide_by_power_of_two(builder_, y, 3), access.x_tiles));
+      row = modulo_power_of_two(builder_, y, 3);
+    }
+  }
+  for (const ArrayAccess::MajorTerm& term : access.majors) {
+    tile = add(builder_, tile, multiply(builder_, major(term.axis), term.tiles));
+  }
+  return multiply(builder_, tile, access.tile_rows());
+}
+
+VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
+  const ArrayAccess& access = input.access;
+  Index row, lane;
+  const Index rows = array_rows(access, place, input.sliced, row, lane);
+  VReg line;
+  if (access.y == Step::kSame && !access.linear) {
+    line = memory_->load_tile(access.shape.type, at(input.region, rows));
+  } else {
+    line = memory_->load_row(access.shape.type, input.region, rows, row);
+  }
+  if (input.everywhere) return line;
+  return spread_over_lanes(builder_, emitter_, line, lane, access.x == Step::kRows,
+                           access.shape.type);
+}
+
+/// The index, or the nearest one of the range.
+Index ElementwiseKernel::within(Index index, std::int64_t first, std::int64_t last) {
+  if (index.is_constant()) return {{}, std::clamp(index.offset, first, last)};
+  const SReg low = builder_.max(to_operand(builder_, index), static_cast<int>(first));
+  return {builder_.min(low, static_cast<int>(last)), 0};
+}
+
+/// Eight rows of a lane tile that begin `shift` rows from a row tile. Rows outside of the matrix
+/// are anything.
+VReg ElementwiseKernel::shifted_rows(const Input& input, Index first_tile, Index row_tile,
+                                     Index lane_tile) {
+  const ArrayAccess& access = input.access;
+  const std::int64_t shift = access.shift[static_cast<std::size_t>(space_.row_axis())];
+  const std::int64_t above = shift & 7;  // Rows of the first of two tiles that are not needed.
+  const auto tile_rows = [&](Index y) {
+    const Index tile = add(builder_, multiply(builder_, y, access.x_tiles), lane_tile);
+    return multiply(builder_, add(builder_, first_tile, tile), access.tile_rows());
+  };
+  const Index y = row_tile.plus((shift - above) / 8);
+  const Index upper = within(y, 0, access.y_tiles - 1);
+  if (above == 0) return memory_->load_tile(access.shape.type, at(input.region, tile_rows(upper)));
+  const Index lower = within(y.plus(1), 0, access.y_tiles - 1);
+  const auto upper_mask = static_cast<std::uint8_t>(0xff >> above);
+  const auto lower_mask = static_cast<std::uint8_t>(0xff & ~upper_mask);
+  const VReg begin = builder_.load(at(input.region, tile_rows(upper).plus(above)).mask(upper_mask));
+  const VReg end =
+      builder_.load(at(input.region, tile_rows(lower).plus(above - 8)).mask(lower_mask));
+  return builder_.or_(begin, end);
+}
+
+/// A register of an array whose elements stand elsewhere: of two row tiles and two lane tiles.
+VReg ElementwiseKernel::shifted_value(const Input& input, const Place& place) {
+  const ArrayAccess& access = input.access;
+  if (space_.linear) {
+    const Index tile = place.digits.empty() ? Index{} : place.digits[0];
+    const Index row = multiply(builder_, tile, 8).plus(access.shift[0] / 128);
+    return builder_.load(at(input.region, within(row, -8, access.x_tiles)));
+  }
+  const std::vector<std::int64_t> extents = physical_extents(access.shape);
+  Index first_tile;
+  for (const ArrayAccess::MajorTerm& term : access.majors) {
+    const auto axis = static_cast<std::size_t>(term.axis);
+    const Index index =
+        within(digit(place, term.axis).plus(access.shift[axis]), 0, extents[axis] - 1);
+    first_tile = add(builder_, first_tile, multiply(builder_, index, term.tiles));
+  }
+  const Index row_tile = digit(place, space_.row_axis());
+  const std::int64_t shift = access.shift[static_cast<std::size_t>(space_.lane_axis())];
+  const std::int64_t before = shift & 127;  // Lanes of the first of two tiles that are not needed.
+  const Index x = digit(place, space_.lane_axis()).plus((shift - before) / 128);
+  const std::int64_t last = access.x_tiles - 1;
+  const VReg left = shifted_rows(input, first_tile, row_tile, within(x, 0, last));
+  if (before == 0) return left;
+  const int distance = static_cast<int>(128 - before);
+  if (last == 0) return builder_.rotate_lanes(left, distance);
+  const VReg right = shifted_rows(input, first_tile, row_tile, within(x.plus(1), 0, last));
+  const MReg is_left = builder_.vector_compare(Opcode::kVcmpLtS32, emitter_.lane_index(), distance);
+  return builder_.select(is_left, builder_.rotate_lanes(left, distance),
+                         builder_.rotate_lanes(right, distance));
+}
+
+/// Where the column's register is among those of sums along rows, or of values made of them.
+VmemAddress ElementwiseKernel::column_address(VmemRegion region, const Place& place) {
+  const Index number = accumulator(*plan_.reduction_along_rows(), place);
+  return at(region, multiply(builder_, number, 8));
+}
+
+ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
+  const bool is_reciprocal = id < 0;
+  const auto* column = plan_.column_value_of(is_reciprocal ? ~id : id, is_reciprocal);
+  if (column != nullptr && column->level < level_) {
+    return ExpressionValue::of(builder_.load(column_address(column->region, place)));
+  }
+  const int index = plan_.reduction_of(id);
+  if (index >= 0) {
+    const Reduction& reduction = plan_.reductions[static_cast<std::size_t>(index)];
+    if (reduction.along_rows) {
+      return ExpressionValue::of(builder_.load(column_address(reduction.accumulators, place)));
+    }
+    TPU_CHECK(reduction.along_lanes, graph_.kernel_name() << ": a sum that is not known yet");
+    return ExpressionValue::of(builder_.load(at(reduction.slots, place.slot_rows)));
+  }
+  if (const auto* value = plan_.row_value_of(id)) {
+    return ExpressionValue::of(builder_.load(at(value->slots, place.slot_rows)));
+  }
+  const Input& input = *plan_.input_of(id);
+  const ElementType type = input.access.shape.type;
+  if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));
+  if (input.kept) return ExpressionValue::of(builder_.load(kept_column(input, place)));
+  Index row, lane;
+  switch (input.access.kind) {
+    case Kind::kStream: {
+      const VReg tile = memory_->load_tile(
+          type, at(input.region, type == ElementType::kBf16 ? place.rows16 : place.rows32));
+      const int lanes = input.part.lanes;
+      return ExpressionValue::of(
+          lanes > 0 ? builder_.rotate_lanes(tile, static_cast<int>(isa::kLanes) - lanes) : tile);
+    }
+    case Kind::kColumn:
+      return ExpressionValue::of(builder_.load(at(input.slots, place.slot_rows)));
+    case Kind::kShifted:
+      return ExpressionValue::of(shifted_value(input, place));
+    case Kind::kTile: {
+      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
+      return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));
+    }
+    case Kind::kRow: {
+      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
+      return ExpressionValue::of(memory_->load_row(type, input.region, rows, row));
+    }
+  }
+  return {};
+}
+
+/// Where the register of a kept column is.
+VmemAddress ElementwiseKernel::kept_column(const Input& input, const Place& place) {
+  Index number;
+  for (int axis : input.kept_majors) {
+    number = add(builder_, multiply(builder_, number, space_.extent(axis)), digit(place, axis));
+  }
+  if (input.access.needs_rows()) {
+    number = add(builder_, multiply(builder_, number, space_.row_tiles()),
+                 digit(place, space_.row_axis()));
+  }
+  return at(input.slots, multiply(builder_, number, 8));
+}
+
+/// The value where the place lies inside the space, the reduction's identity in padding that would
+/// enter the result.
+VReg ElementwiseKernel::masked(const Reduction& reduction, const Place& place,
+                               VectorOperand value) {
+  const std::uint32_t identity =
+      identity_bits(graph_.node(reduction.node).reducer, reduction.integer);
+  // Positions in a tile are below `whole`.
+  const auto keep = [&](VReg position, Index limit, std::int64_t whole) {
+    if (limit.is_constant() && limit.offset >= whole) return;
+    const VectorOperand bound = limit.is_constant()
+                                    ? VectorOperand(static_cast<std::uint32_t>(limit.offset))
+                                    : VectorOperand(builder_.splat(to_operand(builder_, limit)));
+    const MReg inside = builder_.vector_compare(Opcode::kVcmpLtS32, position, bound);
+    value = builder_.select(inside, value, identity);
+  };
+  const auto remaining = [&](std::int64_t extent, Index tile, std::int64_t size) {
+    if (tile.is_constant()) return Index{{}, extent - tile.offset * size};
+    const Index begin = multiply(builder_, tile, size);
+    return Index{builder_.sub(extent, to_operand(builder_, begin)), 0};
+  };
+  if (space_.linear) {
+    const std::int64_t extent = space_.extents.empty() ? 1 : space_.extents.front();
+    if (extent % 1024 != 0) {
+      keep(emitter_.element_index(),
+           remaining(extent, place.digits.empty() ? Index{} : place.digits[0], 1024), 1024);
+    }
+  } else {
+    const Index lane_tile = digit(place, space_.lane_axis());
+    const bool is_last = lane_tile.is_constant() && lane_tile.offset + 1 == space_.lane_tiles();
+    if (!reduction.lanes_kept && is_last && space_.lanes() % 128 != 0) {
+      keep(emitter_.lane_index(), {{}, space_.lanes() % 128}, 128);
+    }
+    const bool rows_enter = !reduction.rows_kept && !reduction.along_lanes && may_end_matrix_;
+    if (rows_enter && space_.rows() % 8 != 0) {
+      keep(emitter_.sublane_index(), remaining(space_.rows(), digit(place, space_.row_axis()), 8),
+           8);
+    }
+  }
+  return value.reg ? value.reg : builder_.vector(Opcode::kVmov, value);
+}
+
+/// The register of the accumulators that a place adds to.
+Index ElementwiseKernel::accumulator(const Reduction& reduction, const Place& place) {
+  Index index;
+  if (reduction.lanes_kept) index = digit(place, space_.lane_axis());
+  if (reduction.rows_kept) {
+    index = add(builder_, index,
+                multiply(builder_, digit(place, space_.row_axis()),
+                         reduction.lanes_kept ? space_.lane_tiles() : 1));
+  }
+  for (std::size_t i = 0; i < reduction.kept_majors.size(); ++i) {
+    index = add(
+        builder_, index,
+        multiply(builder_, digit_in_part(place, reduction.kept_majors[i]), reduction.strides[i]));
+  }
+  return index;
+}
+
+}  // namespace tpu::compiler

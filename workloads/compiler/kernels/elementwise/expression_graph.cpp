@@ -1,0 +1,551 @@
+#include "workloads/compiler/kernels/elementwise/expression_graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::HloOpcode;
+
+/// Operations that compute an element from the elements at the same place, and their operands.
+/// The bits that every element of a literal has, widened to 32 (bf16 as fp32, pred as 0 or 1);
+/// false when the elements differ or the type has no such form.
+bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
+  const int bytes = hlo::byte_size(constant.shape.type);
+  const std::vector<std::uint8_t>& literal = constant.literal;
+  if (bytes <= 0 || bytes > 4 || literal.size() < static_cast<std::size_t>(bytes)) return false;
+  const std::size_t width = static_cast<std::size_t>(bytes);
+  for (std::size_t i = width; i + width <= literal.size(); i += width) {
+    if (std::memcmp(literal.data(), literal.data() + i, width) != 0) return false;
+  }
+  bits = 0;
+  for (std::size_t i = 0; i < width; ++i) bits |= std::uint32_t{literal[i]} << (8 * i);
+  switch (constant.shape.type) {
+    case hlo::ElementType::kBf16:
+      bits <<= 16;
+      return true;
+    case hlo::ElementType::kS8:
+      bits = static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<std::int8_t>(bits)));
+      return true;
+    case hlo::ElementType::kF16:
+    case hlo::ElementType::kS16:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+VectorCost vector_cost_of(const ExpressionNode& node) {
+  if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return {};
+  // Reductions, selections of what stands in a register and the like are one instruction.
+  const VectorCost cost = vector_cost(node.opcode);
+  return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
+}
+
+namespace {
+
+/// Whether registers of an array can be loaded that begin so many elements further on: of vectors
+/// whole rows of lanes, of packed arrays whole tiles along the rows.
+bool loads_shifted(const hlo::Shape& shape, std::size_t dimension, std::int64_t shift) {
+  const bool is_packed = shape.type == hlo::ElementType::kBf16;
+  if (shape.rank() == 1) return hlo::byte_size(shape.type) == 4 && shift % isa::kLanes == 0;
+  const std::vector<std::int64_t>& minor_to_major = shape.layout.minor_to_major;
+  if (!is_packed || minor_to_major.size() < 2) return hlo::byte_size(shape.type) == 4;
+  const auto row = static_cast<std::size_t>(minor_to_major[1]);
+  return dimension != row || shift % isa::kSublanes == 0;
+}
+
+}  // namespace
+
+bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {
+  constexpr std::size_t kMostParts = 8;
+  const auto is_alike = [&](hlo::InstructionId operand) {
+    const hlo::Shape& shape = computation.at(operand).shape;
+    return shape.type == instruction.shape.type && shape.rank() >= 1 &&
+           shape.layout == instruction.shape.layout;
+  };
+  const auto loads = [&](std::size_t dimension, std::int64_t shift) {
+    return loads_shifted(instruction.shape, dimension, shift);
+  };
+  const auto dimensions = static_cast<std::size_t>(instruction.shape.rank());
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice: {
+      const auto& slice = instruction.slice;
+      for (std::size_t d = 0; d < dimensions; ++d) {
+        if (slice->strides[d] != 1 || !loads(d, slice->starts[d])) return false;
+      }
+      return is_alike(instruction.operands[0]);
+    }
+    case HloOpcode::kPad:
+      for (std::size_t d = 0; d < dimensions; ++d) {
+        const hlo::PaddingDimension& padding = instruction.padding[d];
+        if (padding.interior != 0 || !loads(d, padding.low)) return false;
+      }
+      return is_alike(instruction.operands[0]);
+    case HloOpcode::kConcatenate: {
+      const auto dimension = static_cast<std::size_t>(instruction.dimensions[0]);
+      std::int64_t begin = 0;
+      for (hlo::InstructionId part : instruction.operands) {
+        if (!is_alike(part) || !loads(dimension, begin)) return false;
+        begin += computation.at(part).shape.dimensions[dimension];
+      }
+      return instruction.operands.size() <= kMostParts;
+    }
+    default:
+      return false;
+  }
+}
+
+hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction) {
+  if (instruction.opcode == HloOpcode::kFusion) {
+    TPU_CHECK(!instruction.called.empty(), "fusion " << instruction.name << " calls nothing");
+    return module.computation(instruction.called.front());
+  }
+  hlo::Computation made;
+  made.name = instruction.name;
+  hlo::HloInstruction copy = instruction;
+  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    const hlo::HloInstruction& operand = computation.at(instruction.operands[i]);
+    hlo::HloInstruction parameter;
+    parameter.id = static_cast<hlo::InstructionId>(i);
+    parameter.name = operand.name;
+    parameter.shape = operand.shape;
+    parameter.opcode = HloOpcode::kParameter;
+    parameter.parameter_number = static_cast<std::int64_t>(i);
+    if (operand.opcode == HloOpcode::kConstant && operand.shape.rank() == 0) {
+      parameter.opcode = HloOpcode::kConstant;
+      parameter.literal = operand.literal;
+    }
+    made.instructions.push_back(std::move(parameter));
+    copy.operands[i] = static_cast<hlo::InstructionId>(i);
+  }
+  copy.id = static_cast<hlo::InstructionId>(instruction.operands.size());
+  copy.control_predecessors.reset();
+  made.root = copy.id;
+  made.instructions.push_back(std::move(copy));
+  return made;
+}
+
+std::int64_t IterationSpace::majors() const {
+  if (linear) return 1;
+  std::int64_t product = 1;
+  for (int axis = 0; axis < row_axis(); ++axis) product *= extents[static_cast<std::size_t>(axis)];
+  return product;
+}
+
+std::int64_t IterationSpace::row_tiles() const {
+  if (linear) {
+    return extents.empty() ? 1 : ceil_divide(extents.front(), isa::kSublanes * isa::kLanes);
+  }
+  return ceil_divide(rows(), isa::kSublanes);
+}
+
+std::int64_t IterationSpace::lane_tiles() const {
+  return linear ? 1 : ceil_divide(extents.back(), isa::kLanes);
+}
+
+ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computation& fused,
+                                 std::string kernel_name)
+    : module_(module), fused_(fused), kernel_name_(std::move(kernel_name)) {
+  choose_space();
+  const hlo::HloInstruction& root = fused_.at(fused_.root);
+  std::vector<hlo::InstructionId> results{fused_.root};
+  if (root.opcode == HloOpcode::kTuple) results = root.operands;
+  for (hlo::InstructionId result : results) {
+    roots_.push_back(visit(result, root_axes(result)));
+    root_shapes_.push_back(fused_.at(result).shape);
+  }
+}
+
+void ExpressionGraph::refuse(const hlo::HloInstruction& instruction, const std::string& why) const {
+  std::string operands;
+  for (hlo::InstructionId operand : instruction.operands) {
+    if (!operands.empty()) operands += ", ";
+    operands += hlo::to_string(fused_.at(operand).shape);
+  }
+  throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
+                      operands + ") -> " + hlo::to_string(instruction.shape) + " \"" +
+                      instruction.name + "\" in " + kernel_name_ + ": " + why);
+}
+
+void ExpressionGraph::choose_space() {
+  const hlo::HloInstruction* anchor = nullptr;
+  for (const hlo::HloInstruction& instruction : fused_.instructions) {
+    if (instruction.opcode != HloOpcode::kReduce) continue;
+    if (instruction.operands.size() != 2) refuse(instruction, "expected one array to reduce");
+    const hlo::HloInstruction& operand = fused_.at(instruction.operands.front());
+    if (anchor != nullptr && !hlo::same_extent(anchor->shape, operand.shape) &&
+        anchor->shape.dimensions != operand.shape.dimensions) {
+      refuse(instruction, "expected the reductions of a kernel to share one extent, found " +
+                              hlo::to_string(anchor->shape) + " and " +
+                              hlo::to_string(operand.shape));
+    }
+    if (anchor == nullptr || anchor->shape.layout.minor_to_major.empty()) anchor = &operand;
+  }
+  if (anchor == nullptr) {
+    anchor = &fused_.at(fused_.root);
+    if (anchor->opcode == HloOpcode::kTuple) anchor = &fused_.at(anchor->operands.front());
+  }
+  space_shape_ = anchor->shape;
+  if (space_shape_.layout.minor_to_major.empty()) {
+    for (const hlo::HloInstruction& instruction : fused_.instructions) {
+      if (instruction.shape.dimensions == space_shape_.dimensions &&
+          !instruction.shape.layout.minor_to_major.empty()) {
+        space_shape_.layout = instruction.shape.layout;
+        break;
+      }
+    }
+  }
+  space_.extents = physical_extents(space_shape_);
+  space_.linear = space_.rank() < 2;
+  const std::vector<std::int64_t> order = major_to_minor(space_shape_);
+  space_axes_.resize(order.size());
+  for (std::size_t axis = 0; axis < order.size(); ++axis) {
+    space_axes_[static_cast<std::size_t>(order[axis])] = static_cast<int>(axis);
+  }
+}
+
+/// A result lies in the space, or stands behind a reduction: then its dimensions are those that
+/// the reduction keeps.
+std::vector<int> ExpressionGraph::root_axes(hlo::InstructionId root) const {
+  const hlo::HloInstruction& result = fused_.at(root);
+  if (result.shape.dimensions == space_shape_.dimensions) return space_axes_;
+  std::vector<hlo::InstructionId> work{root};
+  std::vector<bool> seen(fused_.instructions.size(), false);
+  while (!work.empty()) {
+    const hlo::HloInstruction& instruction = fused_.at(work.back());
+    work.pop_back();
+    if (seen[static_cast<std::size_t>(instruction.id)]) continue;
+    seen[static_cast<std::size_t>(instruction.id)] = true;
+    if (instruction.shape.dimensions != result.shape.dimensions) continue;
+    if (instruction.opcode == HloOpcode::kReduce) return kept_axes(instruction);
+    if (instruction.opcode == HloOpcode::kBroadcast) continue;
+    work.insert(work.end(), instruction.operands.rbegin(), instruction.operands.rend());
+  }
+  refuse(result, "expected a result with the extent " + hlo::to_string(space_shape_, false) +
+                     " or a reduction of it");
+}
+
+std::vector<int> ExpressionGraph::kept_axes(const hlo::HloInstruction& reduction) const {
+  std::vector<int> axes;
+  for (std::size_t i = 0; i < space_axes_.size(); ++i) {
+    const std::vector<std::int64_t>& reduced = reduction.dimensions;
+    if (std::find(reduced.begin(), reduced.end(), static_cast<std::int64_t>(i)) == reduced.end()) {
+      axes.push_back(space_axes_[i]);
+    }
+  }
+  return axes;
+}
+
+int ExpressionGraph::add(ExpressionNode node) {
+  nodes_.push_back(std::move(node));
+  return static_cast<int>(nodes_.size()) - 1;
+}
+
+std::vector<int> ExpressionGraph::unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
+                                                    const std::vector<int>& axes) const {
+  std::vector<int> result(from.dimensions.size(), kNoAxis);
+  std::size_t j = 0;
+  for (std::size_t i = 0; i < from.dimensions.size(); ++i) {
+    if (from.dimensions[i] == 1) continue;
+    while (j < to.dimensions.size() && to.dimensions[j] == 1) ++j;
+    if (j == to.dimensions.size() || to.dimensions[j] != from.dimensions[i]) return {};
+    result[i] = axes[j++];
+  }
+  return result;
+}
+
+int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& shape,
+                                     const std::vector<int>& axes, const ArrayPart& part) {
+  const hlo::HloInstruction& instruction = fused_.at(id);
+  ExpressionNode node;
+  node.opcode = HloOpcode::kParameter;
+  node.part = part;
+  node.shape = shape;
+  node.axes = axes;
+  node.parameter = instruction.parameter_number;
+  node.name = instruction.name;
+  for (const ExpressionNode& other : nodes_) {
+    if (other.opcode == HloOpcode::kParameter && other.parameter == node.parameter &&
+        other.axes == node.axes && other.shape.dimensions == node.shape.dimensions &&
+        other.part == part && other.shift.empty()) {
+      return static_cast<int>(&other - nodes_.data());
+    }
+  }
+  return add(std::move(node));
+}
+
+int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes) {
+  const hlo::HloInstruction& operand = fused_.at(slice.operands[0]);
+  const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
+  const bool is_alone = slice.id == fused_.root;
+  if (!part || is_alone) return shifted_parameter(slice, operand.id, slice.slice->starts, axes);
+  if (operand.opcode != HloOpcode::kParameter) refuse(slice, "expected a slice of an operand");
+  return visit_parameter(operand.id, slice.shape, axes, *part);
+}
+
+/// The operand's element `starts` away from each point.
+int ExpressionGraph::shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
+                                       const std::vector<std::int64_t>& starts,
+                                       const std::vector<int>& axes) {
+  const hlo::HloInstruction& array = fused_.at(operand);
+  if (array.opcode != HloOpcode::kParameter || axes != space_axes_ ||
+      !moves_by_shifts(fused_, by)) {
+    refuse(by, "inside a fusion elements of operands move by whole rows and lanes");
+  }
+  ExpressionNode node;
+  node.opcode = HloOpcode::kParameter;
+  node.shape = array.shape;
+  node.axes = axes;
+  node.parameter = array.parameter_number;
+  node.name = array.name;
+  node.shift.resize(starts.size());
+  for (std::size_t d = 0; d < starts.size(); ++d) {
+    node.shift[static_cast<std::size_t>(axes[d])] = starts[d];
+  }
+  return add(std::move(node));
+}
+
+int ExpressionGraph::add_operation(HloOpcode opcode, hlo::ElementType type,
+                                   std::vector<int> operands) {
+  ExpressionNode node;
+  node.opcode = opcode;
+  node.shape = space_shape_;
+  node.shape.type = type;
+  node.axes = space_axes_;
+  node.operands = std::move(operands);
+  node.name = kernel_name_;
+  return add(std::move(node));
+}
+
+int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direction,
+                                       std::int64_t bound) {
+  const int position = add_operation(HloOpcode::kIota, hlo::ElementType::kS32, {});
+  nodes_.back().axis = axis;
+  const int limit = add_operation(HloOpcode::kConstant, hlo::ElementType::kS32, {});
+  nodes_.back().bits = static_cast<std::uint32_t>(bound);
+  const int test = add_operation(HloOpcode::kCompare, hlo::ElementType::kPred, {position, limit});
+  nodes_.back().direction = direction;
+  return test;
+}
+
+/// The operand where it reaches, the padding value elsewhere.
+int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes) {
+  std::vector<std::int64_t> starts;
+  for (const hlo::PaddingDimension& d : pad.padding) starts.push_back(-d.low);
+  const int value = shifted_parameter(pad, pad.operands[0], starts, axes);
+  const int padding = visit(pad.operands[1], {});
+  int inside = -1;
+  const auto also = [&](int test) {
+    inside =
+        inside < 0 ? test : add_operation(HloOpcode::kAnd, hlo::ElementType::kPred, {inside, test});
+  };
+  for (std::size_t d = 0; d < pad.padding.size(); ++d) {
+    const hlo::PaddingDimension& sides = pad.padding[d];
+    const std::int64_t end = pad.shape.dimensions[d] - sides.high;
+    if (sides.low > 0) {
+      also(add_position_test(axes[d], hlo::ComparisonDirection::kGe, sides.low));
+    }
+    if (sides.high > 0) also(add_position_test(axes[d], hlo::ComparisonDirection::kLt, end));
+  }
+  if (inside < 0) return value;
+  return add_operation(HloOpcode::kSelect, pad.shape.type, {inside, value, padding});
+}
+
+int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
+                                       const std::vector<int>& axes) {
+  const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
+  std::int64_t begin = 0;
+  int result = -1;
+  for (hlo::InstructionId part : concatenate.operands) {
+    const hlo::HloInstruction& given = fused_.at(part);
+    const bool is_slice = given.opcode == HloOpcode::kSlice && moves_by_shifts(fused_, given);
+    std::vector<std::int64_t> starts(axes.size(), 0);
+    if (is_slice) starts = given.slice->starts;
+    starts[dimension] -= begin;
+    const int value =
+        shifted_parameter(concatenate, is_slice ? given.operands[0] : part, starts, axes);
+    if (result < 0) {
+      result = value;
+    } else {
+      const int is_before =
+          add_position_test(axes[dimension], hlo::ComparisonDirection::kLt, begin);
+      result =
+          add_operation(HloOpcode::kSelect, concatenate.shape.type, {is_before, result, value});
+    }
+    begin += fused_.at(part).shape.dimensions[dimension];
+  }
+  return result;
+}
+
+int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int>& axes) {
+  const hlo::HloInstruction& instruction = fused_.at(id);
+  ExpressionNode node;
+  node.opcode = HloOpcode::kConstant;
+  node.shape = instruction.shape;
+  node.axes = axes;
+  node.name = instruction.name;
+  if (!splat_bits(instruction, node.bits)) {
+    refuse(instruction,
+           "expected a constant of equal elements of at most 32 bits; others must be "
+           "operands in HBM");
+  }
+  return add(std::move(node));
+}
+
+int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>& axes,
+                                  std::size_t position) {
+  const hlo::HloInstruction& instruction = fused_.at(id);
+  ExpressionNode node;
+  node.opcode = HloOpcode::kReduce;
+  node.shape = instruction.shape;
+  node.axes = axes;
+  node.name = instruction.name;
+  const hlo::Computation& to_apply = module_.computation(instruction.called.at(position));
+  node.reducer = to_apply.at(to_apply.root).opcode;
+  const std::vector<hlo::InstructionId>& arguments = to_apply.at(to_apply.root).operands;
+  const bool plain = arguments.size() == 2 && arguments[0] != arguments[1] &&
+                     to_apply.at(arguments[0]).opcode == HloOpcode::kParameter &&
+                     to_apply.at(arguments[1]).opcode == HloOpcode::kParameter;
+  if (!plain || (node.reducer != HloOpcode::kAdd && node.reducer != HloOpcode::kMaximum &&
+                 node.reducer != HloOpcode::kMinimum)) {
+    refuse(instruction, "expected a reduction by add, maximum or minimum");
+  }
+  std::vector<int> operand_axes = space_axes_;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < space_axes_.size(); ++i) {
+    const std::vector<std::int64_t>& reduced = instruction.dimensions;
+    if (std::find(reduced.begin(), reduced.end(), static_cast<std::int64_t>(i)) != reduced.end()) {
+      node.reduced_axes.push_back(space_axes_[i]);
+    } else if (kept >= axes.size() ||
+               (axes[kept] != space_axes_[i] &&
+                !(axes[kept] == kNoAxis && instruction.shape.dimensions[kept] == 1))) {
+      refuse(instruction,
+             "its result is broadcast along other dimensions than it was reduced from");
+    } else {
+      node.axes[kept++] = space_axes_[i];
+    }
+  }
+  const int init = visit(instruction.operands[1], {});
+  if (nodes_[static_cast<std::size_t>(init)].opcode != HloOpcode::kConstant) {
+    refuse(instruction, "expected a constant initial value");
+  }
+  node.bits = nodes_[static_cast<std::size_t>(init)].bits;
+  node.operands = {visit(instruction.operands[0], operand_axes)};
+  return add(std::move(node));
+}
+
+int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) {
+  const auto key = std::make_pair(id, axes);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  const hlo::HloInstruction& instruction = fused_.at(id);
+  int result = -1;
+  switch (instruction.opcode) {
+    case HloOpcode::kParameter:
+      result = visit_parameter(id, instruction.shape, axes);
+      break;
+    case HloOpcode::kConstant:
+      result = visit_constant(id, axes);
+      break;
+    case HloOpcode::kReduce:
+      result = visit_reduce(id, axes, 0);
+      break;
+    case HloOpcode::kBroadcast: {
+      std::vector<int> operand_axes;
+      for (std::int64_t dimension : instruction.dimensions) {
+        operand_axes.push_back(axes[static_cast<std::size_t>(dimension)]);
+      }
+      result = visit(instruction.operands[0], operand_axes);
+      break;
+    }
+    case HloOpcode::kSlice:
+      result = visit_slice(instruction, axes);
+      break;
+    case HloOpcode::kPad:
+      result = visit_pad(instruction, axes);
+      break;
+    case HloOpcode::kConcatenate:
+      result = visit_concatenate(instruction, axes);
+      break;
+    case HloOpcode::kBitcast:
+    case HloOpcode::kReshape:
+    case HloOpcode::kCopy: {
+      const hlo::HloInstruction& operand = fused_.at(instruction.operands[0]);
+      if (instruction.opcode == HloOpcode::kBitcast && operand.opcode == HloOpcode::kParameter) {
+        result = visit_parameter(instruction.operands[0], instruction.shape, axes);
+        break;
+      }
+      const std::vector<int> operand_axes =
+          unit_reshape_axes(operand.shape, instruction.shape, axes);
+      if (operand_axes.size() != operand.shape.dimensions.size()) {
+        refuse(instruction, "inside a fusion a reshape may only add or remove dimensions of 1");
+      }
+      result = visit(instruction.operands[0], operand_axes);
+      break;
+    }
+    default: {
+      ExpressionNode node;
+      node.opcode = instruction.opcode;
+      node.shape = instruction.shape;
+      node.axes = axes;
+      node.direction = instruction.direction;
+      node.attributes = instruction.raw_attributes;
+      node.name = instruction.name;
+      if (instruction.opcode == HloOpcode::kIota) {
+        const std::int64_t dimension =
+            instruction.dimensions.empty() ? 0 : instruction.dimensions.front();
+        node.axis = axes[static_cast<std::size_t>(dimension)];
+      } else if (!hlo::is_elementwise(instruction.opcode)) {
+        refuse(instruction, "it is neither elementwise nor a reduction");
+      }
+      for (hlo::InstructionId operand : instruction.operands) {
+        const bool scalar = fused_.at(operand).shape.rank() == 0;
+        node.operands.push_back(visit(operand, scalar ? std::vector<int>{} : axes));
+      }
+      result = add(std::move(node));
+    }
+  }
+  known_[key] = result;
+  return result;
+}
+
+bool ExpressionGraph::is_full(const ExpressionNode& node) const {
+  for (int axis = 0; axis < space_.rank(); ++axis) {
+    if (space_.extents[static_cast<std::size_t>(axis)] == 1) continue;
+    if (std::find(node.axes.begin(), node.axes.end(), axis) == node.axes.end()) return false;
+  }
+  return true;
+}
+
+std::vector<int> ExpressionGraph::below(const std::vector<int>& ids) const {
+  std::vector<bool> wanted(nodes_.size(), false);
+  std::vector<int> stack = ids;
+  while (!stack.empty()) {
+    const int id = stack.back();
+    stack.pop_back();
+    if (wanted[static_cast<std::size_t>(id)]) continue;
+    wanted[static_cast<std::size_t>(id)] = true;
+    if (node(id).opcode == HloOpcode::kReduce) continue;
+    for (int operand : node(id).operands) stack.push_back(operand);
+  }
+  std::vector<int> order;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (wanted[i]) order.push_back(static_cast<int>(i));
+  }
+  return order;
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,389 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/constant_word.h"
+#include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/kernels/elementwise/expression_graph.h"
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/relayout/relayout_boxes.h"
+#include "workloads/compiler/kernels/relayout/relayout_copy.h"
+#include "workloads/compiler/kernels/relayout/relayout_form.h"
+#include "workloads/compiler/kernels/relayout/relayout_slabs.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using hlo::HloOpcode;
+
+[[noreturn]] void refuse(const hlo::Computation& computation,
+                         const hlo::HloInstruction& instruction, const std::string& why) {
+  std::string operands;
+  for (hlo::InstructionId operand : instruction.operands) {
+    if (!operands.empty()) operands += ", ";
+    operands += hlo::to_string(computation.at(operand).shape);
+  }
+  throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
+                      operands + ") -> " + hlo::to_string(instruction.shape) + " \"" +
+                      instruction.name + "\": " + why);
+}
+
+/// Physical dimensions along which every box leaves everything in place.
+std::vector<int> fixed_dimensions(const std::vector<Box>& boxes,
+                                  const hlo::Computation& computation,
+                                  const hlo::HloInstruction& instruction) {
+  const std::vector<std::int64_t> target = physical_extents(instruction.shape);
+  std::vector<int> fixed;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const bool stays = std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) {
+      const Box::Dimension& d = box.dimensions[i];
+      const hlo::Shape& source =
+          computation.at(instruction.operands[static_cast<std::size_t>(box.source)]).shape;
+      return d.from == 0 && d.to == 0 && d.step == 1 && d.spread == 1 && d.extent == target[i] &&
+             physical_extents(source)[i] == target[i];
+    });
+    if (stays && target[i] > 1) fixed.push_back(static_cast<int>(i));
+  }
+  return fixed;
+}
+
+/// Blocks of whole tiles go through the transpose unit from packed arrays and to them.
+void keep_packed(const std::vector<std::size_t>& permutation, SlabArray& source,
+                 SlabArray& target) {
+  const std::size_t rank = permutation.size();
+  if (permutation.back() == rank - 1) return;
+  source.stays_packed = permutation.back() == rank - 2;
+  target.stays_packed = permutation[rank - 2] == rank - 1;
+}
+
+/// The array in row-major order of its physical dimensions, which is the same bytes.
+SlabArray as_it_lies(SlabArray array) {
+  if (array.shape.rank() < 2) return array;
+  array.shape.dimensions = physical_extents(array.shape);
+  array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
+  return array;
+}
+
+/// The array with dimensions merged that tiles do not part: in row-major order rows of lanes, or
+/// matrices where their rows fill no tiles.
+SlabArray rows_of_items(SlabArray array) {
+  const std::vector<std::int64_t>& extents = array.shape.dimensions;
+  if (extents.size() <= 2) return array;
+  const std::int64_t rows = extents[extents.size() - 2], lanes = extents.back();
+  const std::int64_t matrices = array.shape.element_count() / (rows * lanes);
+  array.shape.dimensions = rows % 8 == 0 || matrices == 1
+                               ? std::vector<std::int64_t>{matrices * rows, lanes}
+                               : std::vector<std::int64_t>{matrices, rows, lanes};
+  array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
+  return array;
+}
+
+/// Elements of an index of the outermost dimension; of a vector, of a row of its tiles.
+std::int64_t elements_of_index(const SlabArray& array) {
+  return array.shape.rank() < 2 ? 128
+                                : array.shape.element_count() / array.shape.dimensions.front();
+}
+
+/// Lowers one instruction.
+class Relayout {
+ public:
+  Relayout(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
+           const Target& target)
+      : computation_(computation), instruction_(instruction), target_(target) {}
+
+  LoweredKernel lower();
+
+ private:
+  const hlo::Shape& operand(std::size_t i) const {
+    return computation_.at(instruction_.operands[i]).shape;
+  }
+  std::optional<LoweredKernel> lower_tiles(const std::vector<Box>& boxes);
+  LoweredKernel lower_boxes(const std::vector<Box>& boxes);
+  LoweredKernel lower_permutation();
+  LoweredKernel lower_large_permutation(const std::vector<std::size_t>& permutation);
+  LoweredKernel lower_reshape();
+  std::uint32_t fill_word(hlo::ElementType type) const;
+  SlabArray array(std::size_t operand_number, int dimension) const;
+  SlabArray result(int dimension) const;
+  [[noreturn]] void refuse(const std::string& why) const {
+    tpu::compiler::refuse(computation_, instruction_, why);
+  }
+  [[noreturn]] void refuse_size() const {
+    refuse("expected a part of each array in VMEM, cut along a dimension that stays in place");
+  }
+
+  const hlo::Computation& computation_;
+  hlo::HloInstruction instruction_;
+  const Target& target_;
+};
+
+SlabArray Relayout::array(std::size_t operand_number, int dimension) const {
+  return {static_cast<int>(operand_number), operand(operand_number), dimension};
+}
+
+SlabArray Relayout::result(int dimension) const {
+  return {static_cast<int>(instruction_.operands.size()), instruction_.shape, dimension};
+}
+
+/// The padding value as it stands in an array of the type.
+std::uint32_t Relayout::fill_word(hlo::ElementType type) const {
+  const hlo::HloInstruction& value = computation_.at(instruction_.operands.at(1));
+  if (value.opcode != HloOpcode::kConstant) refuse("expected a constant padding value");
+  return constant_word(value, type);
+}
+
+std::optional<LoweredKernel> Relayout::lower_tiles(const std::vector<Box>& boxes) {
+  std::vector<TileMove> moves;
+  for (const Box& box : boxes) {
+    const std::optional<TileRuns> runs =
+        tile_runs(box, operand(static_cast<std::size_t>(box.source)), instruction_.shape);
+    if (!runs) return std::nullopt;
+    moves.push_back({box.source, *runs, {}});
+  }
+  const bool fills = instruction_.opcode == HloOpcode::kPad;
+  return emit_tile_moves(instruction_.name, moves, static_cast<int>(instruction_.operands.size()),
+                         granules(instruction_.shape), fills,
+                         fills ? fill_word(instruction_.shape.type) : 0, target_);
+}
+
+LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
+  const bool is_linear = instruction_.shape.rank() < 2;
+  for (const Box& box : boxes) {
+    const Box::Dimension& lanes = box.dimensions.back();
+    if (std::abs(lanes.step) != 1 || lanes.spread != 1) {
+      refuse("expected no steps along the minor dimension");
+    }
+  }
+  const bool fills = instruction_.opcode == HloOpcode::kPad;
+  const std::uint32_t word = fills ? fill_word(hlo::ElementType::kF32) : 0;
+  // One dimension that is cut, two (slabs of pieces), at last none.
+  std::vector<std::pair<int, int>> cuts;
+  if (!is_linear) {
+    const std::vector<int> fixed = fixed_dimensions(boxes, computation_, instruction_);
+    for (int cut : fixed) cuts.emplace_back(cut, -1);
+    for (int outer : fixed) {
+      for (int cut : fixed) {
+        if (cut != outer) cuts.emplace_back(cut, outer);
+      }
+    }
+  }
+  cuts.emplace_back(-1, -1);
+  for (const auto& [cut, outer] : cuts) {
+    std::vector<SlabArray> sources;
+    for (const Box& box : boxes) {
+      sources.push_back(array(static_cast<std::size_t>(box.source), cut));
+      sources.back().outer_dimension = outer;
+    }
+    SlabArray target = result(cut);
+    target.outer_dimension = outer;
+    const SlabBody body = [&, cut = cut, outer = outer](ElementMover& mover,
+                                                        const std::vector<TileArray>& from,
+                                                        const TileArray& to) {
+      if (fills) mover.fill(to, word);
+      for (std::size_t i = 0; i < boxes.size(); ++i) {
+        Box box = boxes[i];
+        if (is_linear) {
+          const Box::Dimension& d = box.dimensions.front();
+          mover.move_linear(from[i], to, d.from, d.to, d.extent);
+          continue;
+        }
+        for (int dimension : {cut, outer}) {
+          if (dimension < 0) continue;
+          const auto at = static_cast<std::size_t>(dimension);
+          box.dimensions[at].extent = to.extents[at];
+        }
+        mover.move_box(from[i], to, box);
+      }
+    };
+    const auto extent = [&](int dimension) {
+      return dimension < 0
+                 ? 1
+                 : physical_extents(instruction_.shape)[static_cast<std::size_t>(dimension)];
+    };
+    std::optional<LoweredKernel> lowered =
+        emit_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer));
+    if (lowered) return std::move(*lowered);
+  }
+  refuse_size();
+}
+
+/// A transpose, or a copy to another order of dimensions.
+LoweredKernel Relayout::lower_permutation() {
+  if (operand(0).rank() < 2) refuse("expected two or more dimensions");
+  const std::vector<std::size_t> permutation = permutation_of(computation_, instruction_).value();
+  const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
+  for (std::size_t cut = 0; cut < extents.size(); ++cut) {
+    if (extents[cut] == 1 && cut + 1 < extents.size()) continue;
+    const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& sources,
+                              const TileArray& target) {
+      mover.transpose(sources.front(), target, permutation);
+    };
+    SlabArray source = array(0, static_cast<int>(permutation[cut]));
+    SlabArray target = result(static_cast<int>(cut));
+    keep_packed(permutation, source, target);
+    std::optional<LoweredKernel> lowered =
+        emit_slabs(instruction_.name, {source}, target, extents[cut], body, target_);
+    if (lowered) return std::move(*lowered);
+  }
+  return lower_large_permutation(permutation);
+}
+
+/// The same where slabs of one dimension are too large: slabs of pieces.
+LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& permutation) {
+  const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
+  const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& sources,
+                            const TileArray& target) {
+    mover.transpose(sources.front(), target, permutation);
+  };
+  // Pieces along the minor dimensions would be thin.
+  for (std::size_t outer = 0; outer < extents.size(); ++outer) {
+    for (std::size_t cut = 0; cut < extents.size(); ++cut) {
+      if (cut == outer || extents[cut] == 1 || extents[outer] == 1) continue;
+      SlabArray source = array(0, static_cast<int>(permutation[cut]));
+      source.outer_dimension = static_cast<int>(permutation[outer]);
+      SlabArray target = result(static_cast<int>(cut));
+      target.outer_dimension = static_cast<int>(outer);
+      keep_packed(permutation, source, target);
+      std::optional<LoweredKernel> lowered = emit_slabs(
+          instruction_.name, {source}, target, extents[cut], body, target_, extents[outer]);
+      if (lowered) return std::move(*lowered);
+    }
+  }
+  refuse_size();
+}
+
+LoweredKernel Relayout::lower_reshape() {
+  if (!lie_in_same_order(operand(0), instruction_.shape)) {
+    refuse("expected elements in the same order on both sides; insert a copy");
+  }
+  const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
+                           const TileArray& target) { mover.reshape(sources.front(), target); };
+  const ScratchRows scratch = [](const std::vector<TileArray>& sources, const TileArray& target) {
+    return ElementMover::reshape_scratch(sources.front(), target);
+  };
+  SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
+  SlabArray target = rows_of_items(as_it_lies(result(0)));
+  const std::int64_t elements = instruction_.shape.element_count();
+  source.of_index = elements_of_index(source);
+  target.of_index = elements_of_index(target);
+  const auto lower_slabs = [&](std::int64_t lanes) {
+    return emit_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
+  };
+  std::optional<LoweredKernel> lowered;
+  const bool has_vector = source.shape.rank() < 2 || target.shape.rank() < 2;
+  if (!has_vector) {
+    const std::int64_t lanes = source.shape.dimensions.back();
+    if (lanes == target.shape.dimensions.back() && lanes > 128) {
+      // Columns of 128 lanes, whose rows go in one piece.
+      source.outer_dimension = static_cast<int>(source.shape.rank()) - 1;
+      target.outer_dimension = static_cast<int>(target.shape.rank()) - 1;
+      lowered = lower_slabs(lanes);
+      source.outer_dimension = target.outer_dimension = -1;
+    }
+    if (!lowered) lowered = lower_slabs(1);
+  }
+  if (!lowered) {
+    lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
+                         body, target_, 1, scratch);
+  }
+  if (!lowered && has_vector) lowered = lower_slabs(1);
+  if (!lowered) refuse_size();
+  return std::move(*lowered);
+}
+
+LoweredKernel Relayout::lower() {
+  const std::optional<std::vector<Box>> boxes = boxes_of(computation_, instruction_);
+  if (boxes) {
+    std::optional<LoweredKernel> tiles = lower_tiles(*boxes);
+    return tiles ? std::move(*tiles) : lower_boxes(*boxes);
+  }
+  if (moves_dimensions(computation_, instruction_)) return lower_permutation();
+  if (instruction_.opcode == HloOpcode::kReshape) return lower_reshape();
+  refuse("expected operands and result in the same order of dimensions");
+}
+
+}  // namespace
+
+LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computation,
+                             const hlo::HloInstruction& instruction, const Target& target) {
+  const hlo::ElementType type = instruction.shape.type;
+  for (hlo::InstructionId id : instruction.operands) {
+    const hlo::Shape& shape = computation.at(id).shape;
+    const bool is_array = shape.rank() > 0 || instruction.operands.size() == 1;
+    if (is_array && shape.type != type) refuse(computation, instruction, "expected one type");
+  }
+  if (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16) {
+    refuse(computation, instruction, "expected f32, s32, u32 or bf16");
+  }
+  return Relayout(computation, in_order_of_operand(computation, instruction), target).lower();
+}
+
+double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
+  const SlabArray source = rows_of_items(as_it_lies({0, from})),
+                  result = rows_of_items(as_it_lies({1, to}));
+  TileArray before{{}, {}, tiled_extents(source.shape)},
+      behind{{}, {}, tiled_extents(result.shape)};
+  if (before.extents == behind.extents) return 0;
+  // Of the smallest slab that begins with a tile on both sides.
+  std::int64_t slab = 1;
+  const auto tile = [](const TileArray& array) { return array.rank() == 2 ? 8 : 1; };
+  for (const auto& [array, of] : {std::pair(&before, &source), std::pair(&behind, &result)}) {
+    slab = std::lcm(slab, tile(*array) * elements_of_index(*of));
+  }
+  const std::int64_t elements = from.element_count();
+  const std::int64_t slabs = std::max<std::int64_t>(1, elements / slab);
+  if (slabs > 1) {
+    before.extents.front() = slab / elements_of_index(source);
+    behind.extents.front() = slab / elements_of_index(result);
+  }
+  const double bytes = static_cast<double>(from.padded_bytes() + to.padded_bytes());
+  return kKernelCycles +
+         std::max(bytes / target.hbm_bytes_per_cycle,
+                  static_cast<double>(slabs) * ElementMover::reshape_cycles(before, behind));
+}
+
+double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
+  if (from.dimensions != to.dimensions) {
+    return lie_in_same_order(from, to) ? reshape_cycles(from, to, target) : HUGE_VAL;
+  }
+  const std::vector<std::int64_t> before = major_to_minor(from), behind = major_to_minor(to);
+  if (before == behind) return 0;
+  std::vector<std::size_t> permutation;
+  permutation.reserve(behind.size());
+  for (std::int64_t d : behind) {
+    permutation.push_back(
+        static_cast<std::size_t>(std::find(before.begin(), before.end(), d) - before.begin()));
+  }
+  // A packed tile becomes one of 32-bit elements, and back, but for blocks of whole tiles.
+  constexpr double kUnpacked = 2.5, kPacked = 3;
+  SlabArray before_it{0, from}, behind_it{1, to};
+  keep_packed(permutation, before_it, behind_it);
+  const bool is_packed = from.type == hlo::ElementType::kBf16;
+  const double bytes = static_cast<double>(from.padded_bytes() + to.padded_bytes());
+  const TileArray source{{}, {}, physical_extents(from)}, result{{}, {}, physical_extents(to)};
+  double cycles = ElementMover::transpose_cycles(source, result, permutation);
+  if (is_packed && !before_it.stays_packed) {
+    cycles += kUnpacked * static_cast<double>(source.tiles());
+  }
+  if (is_packed && !behind_it.stays_packed) {
+    cycles += kPacked * static_cast<double>(result.tiles());
+  }
+  return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle, cycles);
+}
+
+bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                         const hlo::HloInstruction& instruction, const Target& target) {
+  try {
+    lower_relayout(module, computation, instruction, target);
+    return true;
+  } catch (const WorkloadError&) {
+    return false;
+  }
+}
+
+}  // namespace tpu::compiler

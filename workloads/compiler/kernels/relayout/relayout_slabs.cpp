@@ -1,0 +1,463 @@
+#include "workloads/compiler/kernels/relayout/relayout_slabs.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/elementwise/expression_graph.h"
+#include "workloads/compiler/kernels/tiles/block_pipeline.h"
+#include "workloads/compiler/kernels/tiles/box_dma.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+/// VMEM rows of arrays that are worked on at once rather than in slabs.
+constexpr std::int64_t kRowsAtOnce = 512;
+
+/// Elements of a tile along a physical dimension.
+std::int64_t tile_size(std::size_t rank, int dimension) {
+  if (dimension + 1 == static_cast<int>(rank)) return 128;
+  if (dimension + 2 == static_cast<int>(rank)) return 8;
+  return 1;
+}
+
+/// One array of the kernel and where it lies in VMEM.
+struct Placed {
+  SlabArray array;
+  std::vector<std::int64_t> extents;
+  std::int64_t tile_granules = 4;
+  std::int64_t outer_tiles = 1;  ///< Of a piece, along the outer dimension.
+  VmemRegion buffers;            ///< As in HBM; two when there are several slabs.
+  VmemRegion wide;               ///< Of packed arrays: as 32-bit tiles.
+  BoxDma dma, last_dma;
+
+  bool is_cut() const { return array.dimension >= 0; }
+  /// Works on a copy of 32-bit elements.
+  bool is_widened() const { return is_packed(array.shape) && !array.stays_packed; }
+  bool is_cut_twice() const { return array.outer_dimension >= 0; }
+  /// Indices of the cut dimension in so much of `extent`.
+  std::int64_t indices(std::int64_t elements) const {
+    return ceil_divide(elements, array.of_index);
+  }
+  /// Tiles along a physical dimension.
+  std::int64_t tiles_along(std::size_t i) const {
+    return ceil_divide(extents[i], tile_size(extents.size(), static_cast<int>(i)));
+  }
+  /// Tiles of a slab whose cut dimension has so many tiles.
+  std::int64_t tiles(std::int64_t slab) const {
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      if (static_cast<int>(i) == array.dimension) {
+        count *= slab;
+      } else {
+        count *= static_cast<int>(i) == array.outer_dimension ? outer_tiles : tiles_along(i);
+      }
+    }
+    return count;
+  }
+  /// Granules from one tile along a dimension to the next.
+  std::int64_t distance(int dimension) const {
+    std::int64_t count = tile_granules;
+    for (std::size_t i = static_cast<std::size_t>(dimension) + 1; i < extents.size(); ++i) {
+      count *= tiles_along(i);
+    }
+    return count;
+  }
+  /// The minor one of the cut dimensions, and the major one; -1: none.
+  int inner_cut() const { return std::max(array.dimension, array.outer_dimension); }
+  int outer_cut() const { return std::min(array.dimension, array.outer_dimension); }
+  /// A DMA steps along one distance: so many are needed where two dimensions are cut.
+  std::int64_t dmas() const {
+    if (!is_cut_twice()) return 1;
+    std::int64_t count = 1;
+    for (int i = 0; i < outer_cut(); ++i) count *= tiles_along(static_cast<std::size_t>(i));
+    return count;
+  }
+  std::int64_t granules(std::int64_t slab) const {
+    if (array.shape.rank() == 0) return 1;
+    return tiles(slab) * tile_granules;
+  }
+  std::int64_t buffer_rows(std::int64_t slab) const {
+    return ceil_divide(tiles(slab) * tile_granules * 2, 8) * 8;
+  }
+};
+
+class SlabKernel {
+ public:
+  SlabKernel(const std::string& name, const std::vector<SlabArray>& sources,
+             const SlabArray& target, std::int64_t extent, std::int64_t outer_extent,
+             const Target& chip, const ScratchRows& scratch)
+      : builder_(name, chip), mover_(builder_), scratch_(scratch), outer_extent_(outer_extent) {
+    for (const SlabArray& source : sources) sources_.push_back(place(source));
+    target_ = place(target);
+    for (const Placed* each : all()) {
+      if (!each->is_cut()) continue;
+      const std::int64_t tile = tile_size(each->extents.size(), each->array.dimension);
+      unit_ = std::lcm(unit_, tile * each->array.of_index);
+      if (!each->is_cut_twice()) continue;
+      piece_ = std::max(piece_, tile_size(each->extents.size(), each->array.outer_dimension));
+    }
+    extent_ = extent;
+    piece_ = std::min(piece_, outer_extent_);
+    set_piece(piece_);
+  }
+
+  /// Chooses the slab; false when none fits.
+  bool fit(std::uint64_t vmem_bytes);
+  bool fit_slab(std::int64_t buffers, std::int64_t rows);
+  LoweredKernel emit(const SlabBody& body);
+
+ private:
+  Placed place(const SlabArray& array) const {
+    Placed placed;
+    placed.array = array;
+    placed.extents = tiled_extents(array.shape);
+    placed.tile_granules = is_packed(array.shape) ? 2 : 4;
+    return placed;
+  }
+  std::vector<const Placed*> all() const {
+    std::vector<const Placed*> arrays;
+    for (const Placed& source : sources_) arrays.push_back(&source);
+    arrays.push_back(&target_);
+    return arrays;
+  }
+  /// Tiles along the cut dimension of an array, for so many elements of it.
+  static std::int64_t slab_tiles(const Placed& array, std::int64_t elements) {
+    if (!array.is_cut()) return 0;
+    return ceil_divide(array.indices(elements),
+                       tile_size(array.extents.size(), array.array.dimension));
+  }
+  std::int64_t rows_needed(std::int64_t slab) const;
+  /// The pieces that follow have so many elements along the outer dimension.
+  void set_piece(std::int64_t elements) {
+    piece_elements_ = elements;
+    const auto set = [elements](Placed& each) {
+      if (!each.is_cut_twice()) return;
+      each.outer_tiles =
+          ceil_divide(elements, tile_size(each.extents.size(), each.array.outer_dimension));
+    };
+    for (Placed& source : sources_) set(source);
+    set(target_);
+  }
+  void make_descriptors();
+  void emit_piece(const SlabBody& body, Index piece);
+  void allocate();
+  BoxDma dma_of(const Placed& array, bool loads, std::int64_t elements);
+  void transfer(Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
+  void start_loads(Index slab, Index parity);
+  std::int64_t elements_of(Index slab) const;
+  std::int64_t loaded(std::int64_t elements) const;
+  void work(const SlabBody& body, Index parity, std::int64_t elements);
+  /// An array of a slab of so many elements, wherever it lies.
+  TileArray extents_of(const Placed& array, std::int64_t elements) const;
+  TileArray view(const Placed& array, Index parity, std::int64_t elements);
+  std::int64_t scratch_rows(std::int64_t slab) const;
+  Index buffer_begin(const Placed& array, Index parity) {
+    return multiply(builder_, parity, array.buffer_rows(slab_tiles(array, slab_)));
+  }
+
+  KernelBuilder builder_;
+  ElementMover mover_;
+  ScratchRows scratch_;
+  std::unique_ptr<TileMemory> memory_;
+  std::vector<Placed> sources_;
+  Placed target_;
+  std::int64_t unit_ = 1, extent_ = 1;
+  std::int64_t outer_extent_ = 1, piece_ = 1, piece_elements_ = 1;
+  Index present_piece_;
+  std::int64_t slab_ = 1;  ///< Elements of the cut dimension.
+  std::int64_t buffers_ = 2;
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;
+  std::vector<SReg> addresses_;
+};
+
+/// Of the larger of a slab and the last one, which may lie otherwise.
+std::int64_t SlabKernel::scratch_rows(std::int64_t slab) const {
+  if (!scratch_) return 0;
+  std::int64_t rows = 0;
+  for (const std::int64_t elements : {std::min(slab, extent_), extent_ % slab}) {
+    if (elements == 0) continue;
+    std::vector<TileArray> sources;
+    for (const Placed& source : sources_) sources.push_back(extents_of(source, elements));
+    rows = std::max(rows, scratch_(sources, extents_of(target_, elements)));
+  }
+  return rows;
+}
+
+std::int64_t SlabKernel::rows_needed(std::int64_t slab) const {
+  const std::int64_t buffers = slab >= extent_ ? 1 : buffers_;
+  std::int64_t rows = scratch_rows(slab);
+  for (const Placed* each : all()) {
+    const std::int64_t tiles = slab_tiles(*each, slab);
+    rows += (each->is_cut() ? buffers : 1) * each->buffer_rows(tiles) + 8;
+    if (each->is_widened()) rows += 8 * each->tiles(tiles);
+  }
+  return rows;
+}
+
+bool SlabKernel::fit(std::uint64_t vmem_bytes) {
+  for (const Placed* each : all()) {
+    if (!each->is_cut()) continue;
+    // A descriptor has to hold the distance from run to run, unless there is only one run.
+    const auto inner = static_cast<std::size_t>(each->inner_cut());
+    bool is_one_run = !each->is_cut_twice();
+    for (std::size_t i = 0; i < inner; ++i) is_one_run = is_one_run && each->tiles_along(i) == 1;
+    if (!is_one_run && each->tiles_along(inner) * each->distance(each->inner_cut()) > 0xffff) {
+      return false;
+    }
+  }
+  const std::int64_t room = static_cast<std::int64_t>(vmem_bytes / 512) - 256;
+  slab_ = extent_;
+  const std::int64_t whole = rows_needed(extent_);
+  if (whole <= std::min(room, kRowsAtOnce)) return true;
+  if (!target_.is_cut()) return whole <= room;
+  // Two buffers in half of VMEM at most, so that DMAs and work overlap, and at least a few slabs;
+  // else one buffer in all of VMEM.
+  if (fit_slab(2, std::min(room / 2, std::max(kRowsAtOnce, whole / 4 + 64)))) return true;
+  if (whole <= room / 4) {
+    slab_ = extent_;
+    return true;
+  }
+  if (fit_slab(2, room / 2) || fit_slab(1, room)) return true;
+  slab_ = extent_;
+  return whole <= room;
+}
+
+/// Finds the largest slab, less than everything, with so many buffers in so many rows; false when
+/// there is none.
+bool SlabKernel::fit_slab(std::int64_t buffers, std::int64_t rows) {
+  buffers_ = buffers;
+  std::int64_t best = 0;
+  for (std::int64_t low = 1, high = (extent_ - 1) / unit_; low <= high;) {
+    const std::int64_t middle = (low + high) / 2;
+    const bool fits = rows_needed(middle * unit_) <= rows;
+    if (fits) best = middle;
+    (fits ? low : high) = fits ? middle + 1 : middle - 1;
+  }
+  slab_ = best * unit_;
+  return best > 0;
+}
+
+void SlabKernel::allocate() {
+  bool loads_packed = false;
+  for (Placed& source : sources_) loads_packed |= is_packed(source.array.shape);
+  memory_ = std::make_unique<TileMemory>(builder_, loads_packed, is_packed(target_.array.shape));
+  load_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
+  const auto prepare = [&](Placed& each) {
+    const std::int64_t tiles = slab_tiles(each, slab_);
+    const std::int64_t buffers = each.is_cut() && slab_ < extent_ ? buffers_ : 1;
+    each.buffers =
+        builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * each.buffer_rows(tiles) + 8));
+    if (each.is_widened()) {
+      each.wide = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * each.tiles(tiles)));
+    }
+  };
+  for (Placed& source : sources_) prepare(source);
+  prepare(target_);
+  if (const std::int64_t rows = scratch_rows(slab_); rows > 0) {
+    mover_.use_scratch(builder_.allocate_vmem(static_cast<std::uint64_t>(rows)));
+  }
+}
+
+void SlabKernel::make_descriptors() {
+  const std::int64_t rest = extent_ % slab_;
+  const auto prepare = [&](Placed& each, bool loads) {
+    each.dma = dma_of(each, loads, std::min(slab_, extent_));
+    if (rest > 0) each.last_dma = dma_of(each, loads, rest);
+  };
+  for (Placed& source : sources_) prepare(source, true);
+  prepare(target_, false);
+}
+
+BoxDma SlabKernel::dma_of(const Placed& array, bool loads, std::int64_t elements) {
+  const std::int64_t tiles = slab_tiles(array, elements);
+  const std::int64_t granules = array.granules(tiles) / array.dmas();
+  StridedBox box{static_cast<std::uint32_t>(granules)};
+  if (array.is_cut()) {
+    const int inner = array.inner_cut();
+    const std::int64_t distance = array.distance(inner);
+    const std::int64_t run =
+        (inner == array.array.dimension ? tiles : array.outer_tiles) * distance;
+    box.run = static_cast<std::uint32_t>(run);
+    box.runs = static_cast<std::uint32_t>(granules / run);
+    box.hbm_stride =
+        static_cast<std::uint32_t>(array.tiles_along(static_cast<std::size_t>(inner)) * distance);
+  }
+  BoxDma::Boxes boxes;
+  boxes.count = static_cast<std::uint32_t>(array.dmas());
+  if (boxes.count > 1) {
+    const int major = array.outer_cut();
+    boxes.hbm_distance = static_cast<std::uint32_t>(
+        array.tiles_along(static_cast<std::size_t>(major)) * array.distance(major));
+    boxes.vmem_distance = 2 * box.granules();
+  }
+  return {builder_, loads, box, boxes};
+}
+
+void SlabKernel::transfer(Placed& array, bool loads, Index slab, Index parity,
+                          std::int64_t elements) {
+  const std::uint32_t flag = loads ? load_flag_ : store_flag_;
+  Index offset;
+  if (array.is_cut()) {
+    offset =
+        multiply(builder_, slab, slab_tiles(array, slab_) * array.distance(array.array.dimension));
+  }
+  if (array.is_cut_twice()) {
+    const std::int64_t tiles =
+        ceil_divide(piece_, tile_size(array.extents.size(), array.array.outer_dimension));
+    offset = add(
+        builder_, offset,
+        multiply(builder_, present_piece_, tiles * array.distance(array.array.outer_dimension)));
+  }
+  const SReg hbm = builder_.add(addresses_[static_cast<std::size_t>(array.array.operand)],
+                                to_operand(builder_, offset));
+  const VmemAddress vmem =
+      at(array.buffers, array.is_cut() ? buffer_begin(array, parity) : Index{});
+  const ScalarOperand to_flag = to_operand(builder_, parity.plus(flag));
+  (elements == slab_ ? array.dma : array.last_dma).start(hbm, vmem, to_flag);
+}
+
+/// Of a slab; the last one may be smaller, and has DMAs of its own.
+void SlabKernel::start_loads(Index slab, Index parity) {
+  const std::int64_t full = extent_ / slab_, rest = extent_ % slab_;
+  const auto start = [&](std::int64_t elements) {
+    for (Placed& source : sources_) {
+      if (source.is_cut()) transfer(source, true, slab, parity, elements);
+    }
+  };
+  if (slab.is_constant() || rest == 0 || buffers_ == 1) return start(elements_of(slab));
+  builder_.if_(builder_.less(to_operand(builder_, slab), full), [&] { start(slab_); });
+  builder_.if_(builder_.equal(to_operand(builder_, slab), full), [&] { start(rest); });
+}
+
+/// A slab with a constant number may be the smaller last one.
+std::int64_t SlabKernel::elements_of(Index slab) const {
+  return std::min(slab_, extent_ - (slab.is_constant() ? slab.offset * slab_ : 0));
+}
+
+std::int64_t SlabKernel::loaded(std::int64_t elements) const {
+  std::int64_t granules = 0;
+  for (const Placed& source : sources_) {
+    if (source.is_cut()) granules += source.granules(slab_tiles(source, elements));
+  }
+  return granules;
+}
+
+TileArray SlabKernel::extents_of(const Placed& array, std::int64_t elements) const {
+  TileArray tiles;
+  tiles.extents = array.extents;
+  if (array.is_cut()) {
+    tiles.extents[static_cast<std::size_t>(array.array.dimension)] = array.indices(elements);
+  }
+  if (array.is_cut_twice()) {
+    tiles.extents[static_cast<std::size_t>(array.array.outer_dimension)] = piece_elements_;
+  }
+  return tiles;
+}
+
+TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t elements) {
+  TileArray tiles = extents_of(array, elements);
+  if (array.is_widened()) {
+    tiles.region = array.wide;
+  } else {
+    if (is_packed(array.array.shape)) tiles.packed = memory_.get();
+    tiles.region = array.buffers;
+    if (array.is_cut()) tiles.begin = buffer_begin(array, parity);
+  }
+  return tiles;
+}
+
+void SlabKernel::work(const SlabBody& body, Index parity, std::int64_t elements) {
+  builder_.new_block();
+  std::vector<TileArray> sources;
+  for (const Placed& source : sources_) {
+    sources.push_back(view(source, parity, elements));
+    if (source.is_widened()) {
+      mover_.unpack(*memory_, source.buffers,
+                    source.is_cut() ? buffer_begin(source, parity) : Index{}, sources.back());
+    }
+  }
+  const TileArray target = view(target_, parity, elements);
+  body(mover_, sources, target);
+  if (target_.is_widened()) {
+    mover_.pack(*memory_, target, target_.buffers,
+                target_.is_cut() ? buffer_begin(target_, parity) : Index{});
+  }
+  builder_.new_block();
+}
+
+LoweredKernel SlabKernel::emit(const SlabBody& body) {
+  int last = target_.array.operand;
+  for (int i = 0; i <= last; ++i) addresses_.push_back(builder_.operand(i));
+  allocate();
+  const std::int64_t pieces = outer_extent_ / piece_, rest = outer_extent_ % piece_;
+  make_descriptors();
+  if (pieces == 1) {
+    emit_piece(body, {});
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(pieces), [&](SReg piece) {
+      emit_piece(body, {piece, 0});
+    });
+  }
+  if (rest > 0) {
+    set_piece(rest);
+    make_descriptors();
+    emit_piece(body, {{}, pieces});
+  }
+  return lowered_kernel(builder_);
+}
+
+/// All slabs of a piece. When it ends nothing is under way.
+void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
+  present_piece_ = piece;
+  std::int64_t whole = 0;
+  for (Placed& source : sources_) {
+    if (source.is_cut()) continue;
+    transfer(source, true, {}, {}, slab_);
+    whole += source.granules(0);
+  }
+  if (whole > 0) builder_.wait(load_flag_, whole);
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.is_straight = false;
+  load.granules = [this](Index slab) { return loaded(elements_of(slab)); };
+  if (loaded(slab_) > 0) {
+    load.start = [this](Index slab, Index parity) { start_loads(slab, parity); };
+  }
+  store.flag = store_flag_;
+  store.granules = [this](Index slab) {
+    return target_.granules(slab_tiles(target_, elements_of(slab)));
+  };
+  store.start = [this](Index slab, Index parity) {
+    transfer(target_, false, slab, parity, elements_of(slab));
+  };
+  const std::int64_t slabs = ceil_divide(extent_, slab_);
+  BlockPipeline pipeline(builder_, {slabs, extent_ % slab_ != 0, buffers_}, load, store);
+  pipeline.run([&](Index slab, Index parity) { work(body, parity, elements_of(slab)); });
+}
+
+}  // namespace
+
+std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape) {
+  std::vector<std::int64_t> extents = physical_extents(shape);
+  if (extents.size() >= 2) return extents;
+  const std::int64_t count = extents.empty() ? 1 : extents.front();
+  return {ceil_divide(count, 1024) * 8, 128};
+}
+
+std::optional<LoweredKernel> emit_slabs(const std::string& name,
+                                        const std::vector<SlabArray>& sources,
+                                        const SlabArray& target, std::int64_t extent,
+                                        const SlabBody& body, const Target& chip,
+                                        std::int64_t outer_extent, const ScratchRows& scratch) {
+  SlabKernel kernel(name, sources, target, extent, outer_extent, chip, scratch);
+  if (!kernel.fit(chip.vmem_bytes)) return std::nullopt;
+  return kernel.emit(body);
+}
+
+}  // namespace tpu::compiler

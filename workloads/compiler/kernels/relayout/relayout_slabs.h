@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/relayout/relayout_mover.h"
+
+namespace tpu::compiler {
+
+/// An array that a relayout reads or writes.
+struct SlabArray {
+  int operand = 0;
+  hlo::Shape shape;
+  int dimension = -1;  ///< Physical dimension that is cut into slabs; -1: the array stays whole.
+  /// Another one, cut into pieces of a tile each: slabs are worked on piece by piece. -1: none.
+  int outer_dimension = -1;
+  /// What an index of the cut dimension is of `extent`: arrays that a reshape joins have different
+  /// numbers of rows for the same elements.
+  std::int64_t of_index = 1;
+  bool stays_packed = false;  ///< The body takes a packed array as it is.
+};
+
+/// What happens to a slab of each source and of the result, in VMEM. Along the cut dimension they
+/// have the slab's extent.
+using SlabBody = std::function<void(ElementMover& mover, const std::vector<TileArray>& sources,
+                                    const TileArray& target)>;
+
+/// VMEM rows that the body takes beside such arrays.
+using ScratchRows =
+    std::function<std::int64_t(const std::vector<TileArray>& sources, const TileArray& target)>;
+
+/// A kernel that brings slabs of its sources into VMEM, works on them and writes the slab of the
+/// result, the next slab's DMAs under way meanwhile. Packed arrays are 32 bits wide while they are
+/// worked on, where they do not stay packed. `extent`: of the cut dimension in units, the same in
+/// all arrays that have it; `outer_extent`: of the outer one; `scratch`: none where it is not
+/// given. Nothing when no slab fits.
+std::optional<LoweredKernel> emit_slabs(const std::string& name,
+                                        const std::vector<SlabArray>& sources,
+                                        const SlabArray& target, std::int64_t extent,
+                                        const SlabBody& body, const Target& chip,
+                                        std::int64_t outer_extent = 1,
+                                        const ScratchRows& scratch = {});
+
+/// Extents as tiles lie in memory: rank 0 and 1 as rows of 128 lanes.
+std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape);
+
+}  // namespace tpu::compiler

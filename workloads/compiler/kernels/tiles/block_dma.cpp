@@ -1,0 +1,80 @@
+#include "workloads/compiler/kernels/tiles/block_dma.h"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+namespace {
+
+/// Several whole matrices are the pieces of one box.
+bool is_one_box(const BlockShape& shape) {
+  return shape.matrices > 1 && !shape.abreast && shape.block_rows >= shape.rows &&
+         shape.block_columns == shape.columns &&
+         std::max(shape.matrix_stride, shape.vmem_rows() / 2 / shape.matrices) <= kLargestStride;
+}
+
+BoxDma box_dma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape) {
+  const std::uint32_t vmem_matrix = shape.vmem_rows() / shape.matrices;
+  if (is_one_box(shape)) {
+    const StridedBox box{shape.matrix_granules(), shape.matrices, shape.matrix_stride,
+                         vmem_matrix / 2};
+    return {builder, to_vmem, box};
+  }
+  const std::uint32_t tile = shape.tile_granules;
+  const std::uint32_t vmem_row = shape.block_columns * tile;
+  const StridedBox box{std::min(shape.block_columns, shape.columns) * tile,
+                       std::min(shape.block_rows, shape.rows), shape.columns * tile,
+                       shape.abreast ? shape.matrices * vmem_row : vmem_row};
+  return {builder,
+          to_vmem,
+          box,
+          {shape.matrices, shape.matrix_stride, shape.abreast ? 2 * vmem_row : vmem_matrix},
+          shape.columns % shape.block_columns != 0 && shape.column_blocks() > 1};
+}
+
+}  // namespace
+
+BlockDma::BlockDma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape)
+    : builder_(builder), shape_(shape), dma_(box_dma(builder, to_vmem, shape)) {}
+
+ScalarOperand BlockDma::extent(SReg block, std::uint32_t tiles, std::uint32_t block_tiles,
+                               std::uint32_t factor) {
+  const std::uint32_t blocks = ceil_divide(tiles, block_tiles);
+  const std::uint32_t last = tiles - (blocks - 1) * block_tiles;
+  if (blocks == 1) return last * factor;
+  if (last == block_tiles) return block_tiles * factor;
+  return builder_.select(builder_.equal(block, blocks - 1), last * factor, block_tiles * factor);
+}
+
+ScalarOperand BlockDma::matrix_granules(SReg row_block, SReg column_block, std::uint32_t matrices) {
+  const std::uint32_t tile = matrices * shape_.tile_granules;
+  const ScalarOperand columns = extent(column_block, shape_.columns, shape_.block_columns, tile);
+  if (!columns.reg) return extent(row_block, shape_.rows, shape_.block_rows, columns.immediate);
+  const ScalarOperand rows = extent(row_block, shape_.rows, shape_.block_rows, 1);
+  if (!rows.reg) return builder_.mul(columns.reg, rows.immediate);
+  return builder_.multiply(columns.reg, rows.reg);
+}
+
+ScalarOperand BlockDma::granules(SReg row_block, SReg column_block) {
+  return matrix_granules(row_block, column_block, shape_.matrices);
+}
+
+void BlockDma::start(SReg hbm, SReg row_block, SReg column_block, const VmemAddress& vmem,
+                     ScalarOperand flag) {
+  const std::uint32_t tile = shape_.tile_granules;
+  SReg address = hbm;
+  if (row_block) {
+    address =
+        builder_.add(address, builder_.mul(row_block, shape_.block_rows * shape_.columns * tile));
+  }
+  if (column_block) {
+    address = builder_.add(address, builder_.mul(column_block, shape_.block_columns * tile));
+  }
+  if (is_one_box(shape_)) return dma_.start(address, vmem, flag);
+  const ScalarOperand size = matrix_granules(row_block, column_block, 1);
+  const ScalarOperand run = extent(column_block, shape_.columns, shape_.block_columns, tile);
+  if (run.reg) dma_.set_run(run.reg);
+  dma_.start(address, vmem, flag, size);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,76 @@
+#include "workloads/compiler/kernels/tiles/block_pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tpu::compiler {
+
+BlockPipeline::BlockPipeline(KernelBuilder& builder, const Blocks& blocks, Transfer load,
+                             Transfer store)
+    : builder_(builder), blocks_(blocks), load_(std::move(load)), store_(std::move(store)) {}
+
+Index BlockPipeline::buffer(Index block) {
+  return blocks_.buffers == 2 ? modulo_power_of_two(builder_, block, 1) : Index{};
+}
+
+void BlockPipeline::wait(const Transfer& transfer, Index block, Index buffer) {
+  const ScalarOperand granules = transfer.granules(block);
+  if (!granules.reg && granules.immediate == 0) return;
+  builder_.wait(to_operand(builder_, buffer.plus(transfer.flag)), granules);
+}
+
+/// Starts the loads of the block after this one, where there is one.
+void BlockPipeline::load_next(Index block, Index buffer) {
+  if (block.is_constant()) {
+    const Index next = block.plus(1);
+    if (next.offset < blocks_.count) load_.start(next, this->buffer(next));
+    return;
+  }
+  const SReg next = builder_.add(to_operand(builder_, block), 1);
+  const PReg has_next = builder_.less(next, blocks_.count);
+  const SReg other = builder_.sub(1, to_operand(builder_, buffer));
+  const auto start = [&] { load_.start({next, 0}, {other, 0}); };
+  load_.is_straight ? builder_.guarded(has_next, start) : builder_.if_(has_next, start);
+}
+
+void BlockPipeline::step(Index block, const std::function<void(Index, Index)>& work) {
+  const Index here = buffer(block);
+  if (load_.start) {
+    if (blocks_.buffers == 1) {
+      load_.start(block, here);
+    } else if (blocks_.count > 1) {
+      load_next(block, here);
+    }
+    wait(load_, block, here);
+  }
+  const std::int64_t looped = blocks_.count - (blocks_.last_is_apart ? 1 : 0);
+  if (store_.start && (block.is_constant() || looped > blocks_.buffers)) {
+    const Index before = block.plus(-blocks_.buffers);
+    if (!block.is_constant()) {
+      const PReg is_reused = builder_.less(blocks_.buffers - 1, to_operand(builder_, block));
+      builder_.guarded(is_reused, [&] { wait(store_, before, here); });
+    } else if (before.offset >= 0) {
+      wait(store_, before, here);
+    }
+  }
+  work(block, here);
+  if (store_.start) store_.start(block, buffer(block));
+}
+
+void BlockPipeline::run(const std::function<void(Index block, Index buffer)>& work) {
+  const std::int64_t looped = blocks_.count - (blocks_.last_is_apart ? 1 : 0);
+  if (load_.start && blocks_.buffers == 2) load_.start({}, {});
+  if (looped == 1) {
+    step({}, work);
+  } else {
+    builder_.loop(static_cast<std::uint64_t>(looped), [&](SReg index) { step({index, 0}, work); });
+  }
+  if (blocks_.last_is_apart) step({{}, looped}, work);
+  if (!store_.start) return;
+  for (std::int64_t block = std::max<std::int64_t>(0, blocks_.count - blocks_.buffers);
+       block < blocks_.count; ++block) {
+    wait(store_, {{}, block}, buffer({{}, block}));
+  }
+}
+
+}  // namespace tpu::compiler

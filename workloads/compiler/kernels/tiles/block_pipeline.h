@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/kernels/tiles/index.h"
+
+namespace tpu::compiler {
+
+/// Blocks that follow each other: while one is worked on, the next one is on its way into the other
+/// of two buffers, and the results of those before are on their way out. With one buffer each block
+/// waits for its own transfers.
+///
+/// A TileGrid has several dimensions, and blocks that stay while others pass; here all is new with
+/// each block, and the loop's counter is all of the state.
+class BlockPipeline {
+ public:
+  /// What moves between HBM and VMEM with each block.
+  struct Transfer {
+    /// Starts it, for the buffer with this number; none: nothing moves.
+    std::function<void(Index block, Index buffer)> start;
+    std::function<ScalarOperand(Index block)> granules;
+    std::uint32_t flag = 0;   ///< Of buffer 0; buffer 1 has the next one.
+    bool is_straight = true;  ///< start() makes no loops: instructions under a predicate do.
+  };
+  struct Blocks {
+    std::int64_t count = 1;
+    bool last_is_apart = false;  ///< The last one has code of its own: its number is constant.
+    std::int64_t buffers = 2;
+  };
+
+  /// A flag for each of two buffers.
+  static std::uint32_t allocate_flags(KernelBuilder& builder) {
+    const std::uint32_t first = builder.allocate_flag();
+    builder.allocate_flag();
+    return first;
+  }
+
+  BlockPipeline(KernelBuilder& builder, const Blocks& blocks, Transfer load, Transfer store);
+
+  /// Emits everything. When it ends nothing is under way. `work` stands in the loop once, and once
+  /// more for a last block with code of its own.
+  void run(const std::function<void(Index block, Index buffer)>& work);
+
+ private:
+  Index buffer(Index block);
+  void load_next(Index block, Index buffer);
+  void step(Index block, const std::function<void(Index block, Index buffer)>& work);
+  void wait(const Transfer& transfer, Index block, Index buffer);
+
+  KernelBuilder& builder_;
+  Blocks blocks_;
+  Transfer load_, store_;
+};
+
+}  // namespace tpu::compiler

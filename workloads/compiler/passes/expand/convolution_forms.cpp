@@ -1,0 +1,355 @@
+#include "workloads/compiler/passes/expand/convolution_forms.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/convolution_arrays.h"
+#include "workloads/compiler/passes/expand/convolution_steps.h"
+#include "workloads/compiler/passes/layout/convolution_layouts.h"
+#include "workloads/compiler/passes/layout/convolution_sides.h"
+#include "workloads/compiler/passes/layout/window_features.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::WindowDimension;
+
+namespace {
+
+using Id = GraphEditor::Id;
+
+/// Of an image, unrolled in both dimensions at once.
+constexpr std::int64_t kMostCopies = 25;
+/// Of a row, in a part of an image: each part reads the pixels next to it again.
+constexpr std::int64_t kFewestPositions = 16;
+/// Of the gradient of a line's kernel: each by itself passes over the line twice (a slice, a dot),
+/// all from an image of rows do so five times. Wavenet and a vocoder, with two results, take 1.08
+/// and 1.24 of the time from rows; a codec, with seven, 0.90.
+constexpr std::int64_t kFewestResults = 4;
+/// Of a pixel: of fewer, windows that do not overlap become patches. 33 convolutions by 2x2 to
+/// 16x16 in bf16: with 8 features or more a kernel took 0.04 to 0.95 of the time, with 3 of them
+/// 0.2 to 4.6.
+constexpr std::int64_t kFewFeatures = 8;
+
+class ConvolutionForms {
+ public:
+  ConvolutionForms(hlo::Module& module, ConvolutionKernels& kernels)
+      : module_(module), kernels_(kernels), edit_(module) {}
+
+  /// Which side images take depends on the convolutions that are left, and what fits VMEM on the
+  /// side: once more where it has changed.
+  void run() {
+    for (int round = 0; round < 3; ++round) {
+      const ConvolutionSides sides(module_.entry_computation(), kernels_);
+      if (sides_ && sides == *sides_) return;
+      sides_ = sides;
+      const std::size_t count = module_.entry_computation().instructions.size();
+      for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+      const bool same = module_.entry_computation().instructions.size() == count;
+      tidy(module_.entry_computation());
+      if (same) return;
+    }
+  }
+
+ private:
+  void visit(Id id) {
+    const HloInstruction convolution = module_.entry_computation().at(id);
+    if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
+    if (!is_patches(convolution) && phases_to_join(convolution).empty() &&
+        !is_vector_product(convolution) && has_kernel(convolution)) {
+      return read_backwards(id);
+    }
+    edit_.stand_for(id);
+    edit_.finish(emit(convolution));
+  }
+
+  /// A window that a reverse writes backwards in space is read backwards instead, where a kernel
+  /// does: gradients of images reverse their kernels.
+  void read_backwards(Id id) {
+    HloInstruction convolution = module_.entry_computation().at(id);
+    const HloInstruction& window = module_.entry_computation().at(convolution.operands[1]);
+    if (window.opcode != HloOpcode::kReverse) return;
+    for (std::int64_t d : window.dimensions) {
+      const std::vector<std::int64_t>& spatial = convolution.convolution->kernel_spatial;
+      const auto found = std::find(spatial.begin(), spatial.end(), d);
+      if (found == spatial.end()) return;
+      bool& reversal =
+          convolution.window[static_cast<std::size_t>(found - spatial.begin())].reversal;
+      reversal = !reversal;
+    }
+    convolution.operands[1] = window.operands[0];
+    if (has_kernel(convolution)) module_.entry_computation().at(id) = std::move(convolution);
+  }
+
+  bool is_general(const HloInstruction& convolution) const {
+    for (const hlo::Shape& shape : {edit_.shape(convolution.operands[0]),
+                                    edit_.shape(convolution.operands[1]), convolution.shape}) {
+      if (shape.type != ElementType::kF32 && shape.type != ElementType::kBf16) return false;
+      if (shape.element_count() == 0) return false;
+    }
+    return convolution.feature_group_count == 1 || convolution.batch_group_count == 1;
+  }
+
+  static bool has_groups(const HloInstruction& convolution) {
+    return convolution.feature_group_count > 1 || convolution.batch_group_count > 1;
+  }
+
+  /// Windows that do not overlap: after split_in_phases() each has one position, or (the gradient
+  /// of such a kernel) one result. Pixels of a few features move to the windows they are of once;
+  /// with more of them a kernel reads them where they are in less time, if there is one.
+  bool is_patches(const HloInstruction& convolution) {
+    const bool is_few =
+        features_of_larger_image(edit_.shape(convolution.operands[0]),
+                                 edit_.shape(convolution.operands[1]), convolution) < kFewFeatures;
+    return parts_windows(convolution) && (is_few || !has_kernel(convolution));
+  }
+
+  static bool parts_windows(const HloInstruction& convolution) {
+    bool splits = false;
+    for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+      const WindowDimension& w = convolution.window[i];
+      const std::int64_t results =
+          extent_of(convolution.shape, convolution.convolution->output_spatial[i]);
+      if (w.padding_low != 0 && w.base_dilation == 1) return false;
+      if (!has_phases(w)) {
+        if (w.size != 1 && results != 1) return false;
+        if (w.stride > 1 || w.window_dilation > 1 || w.base_dilation > 1) return false;
+        continue;
+      }
+      splits = true;
+      const bool by_stride = w.stride > 1 && w.size == w.stride;
+      const bool gradient = w.window_dilation > 1 && results == w.window_dilation;
+      const bool backwards =
+          w.base_dilation > 1 && w.size == w.base_dilation && w.padding_low == w.base_dilation - 1;
+      if (!by_stride && !gradient && !backwards) return false;
+    }
+    return splits && !has_groups(convolution);
+  }
+
+  /// A dot over all pixels, one side of it a vector or with nothing to sum: a layer that makes one
+  /// number of each pixel, and its gradients. With the feature in the lanes a pixel would take 128
+  /// of them; multiply_small_matrices makes sums of products of such dots.
+  bool is_vector_product(const HloInstruction& convolution) const {
+    if (has_groups(convolution)) return false;
+    const hlo::ConvolutionDimensions& dims = convolution.convolution;
+    const hlo::Shape& input = edit_.shape(convolution.operands[0]);
+    std::int64_t contracted = extent_of(input, dims.input_feature);
+    std::int64_t rows = extent_of(input, dims.input_batch);
+    for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+      const WindowDimension& w = convolution.window[i];
+      const bool covers = w.size > 1 && extent_of(convolution.shape, dims.output_spatial[i]) == 1;
+      if (w.padding_low != 0 || w.padding_high != 0 || w.stride != 1 || w.base_dilation != 1 ||
+          w.window_dilation != 1 || (w.size != 1 && !covers)) {
+        return false;
+      }
+      contracted *= w.size;
+      rows *= extent_of(convolution.shape, dims.output_spatial[i]);
+    }
+    return contracted == 1 || rows == 1 || extent_of(convolution.shape, dims.output_feature) == 1;
+  }
+
+  std::vector<std::size_t> phases_to_join(const HloInstruction& convolution) {
+    if (convolution.window.size() != 2 || has_batch_in_lanes(convolution)) return {};
+    const std::optional<RowsForm> form =
+        form_in_rows(module_.entry_computation(), convolution, kernels_);
+    return form ? form->joined : std::vector<std::size_t>{};
+  }
+
+  bool has_batch_in_lanes(const HloInstruction& convolution) const {
+    return sides_->in_lanes(convolution);
+  }
+
+  bool has_kernel(const HloInstruction& convolution) {
+    if (convolution.window.size() != 2) return false;
+    return kernels_.has_kernel(convolution, edit_.shape(convolution.operands[0]),
+                               edit_.shape(convolution.operands[1]),
+                               has_batch_in_lanes(convolution));
+  }
+
+  /// The value of a convolution, in forms that have kernels.
+  Id emit(HloInstruction convolution) {
+    const EmitConvolution again = [this](HloInstruction next) { return emit(std::move(next)); };
+    if (cuts_pixels(edit_, convolution)) return emit(cut_pixels(edit_, std::move(convolution)));
+    if (has_groups(convolution)) return emit_groups(convolution, again);
+    if (convolution.window.empty() || is_vector_product(convolution)) {
+      return convolution_as_dot(edit_, convolution);
+    }
+    if (is_patches(convolution)) return emit_patches(std::move(convolution));
+    if (const std::vector<std::size_t> phases = phases_to_join(convolution); !phases.empty()) {
+      return join_phases(edit_, std::move(convolution), phases, again);
+    }
+    if (convolution.window.size() == 1) {
+      return emit_line(convolution, [this, &convolution] { return emit_fallback(convolution); });
+    }
+    if (convolution.window.size() > 2) {
+      return unroll_spatial_dimension(edit_, convolution, cheapest_dimension(convolution), again);
+    }
+    if (const std::optional<HloInstruction> direct = with_kernel(convolution))
+      return append(*direct);
+    return emit_fallback(convolution);
+  }
+
+  /// The convolution in a form that a kernel takes as it stands: with its operands rounded where
+  /// they fit VMEM only so. The MXUs round them in any case, the vector unit, which multiplies by
+  /// groups, does not. An image with zeros between its pixels is better taken apart.
+  std::optional<HloInstruction> with_kernel(HloInstruction convolution) {
+    if (has_kernel(convolution)) return convolution;
+    if (has_groups(convolution)) return std::nullopt;
+    for (const WindowDimension& w : convolution.window) {
+      if (w.base_dilation > 1) return std::nullopt;
+    }
+    for (Id& operand : convolution.operands) {
+      operand = edit_.convert(operand, ElementType::kBf16);
+    }
+    return has_kernel(convolution) ? std::optional(convolution) : std::nullopt;
+  }
+
+  Id append(HloInstruction convolution) {
+    convolution.name += ".form." + std::to_string(module_.entry_computation().instructions.size());
+    return edit_.append_instruction(std::move(convolution));
+  }
+
+  /// A line of pixels is an image of one row, where a kernel takes that, or of one column: kernels
+  /// take whole rows, and as many of them as fit. Gradients of kernels sum over a row at a time.
+  template <typename Else>
+  Id emit_line(HloInstruction convolution, const Else& otherwise) {
+    const bool is_gradient = is_gradient_of_line(convolution) && !has_groups(convolution) &&
+                             !convolution.window[0].reversal &&
+                             copies_of(convolution, 0) >= kFewestResults;
+    if (is_gradient) {
+      for (Id& operand : convolution.operands) operand = edit_.convert(operand, ElementType::kBf16);
+    }
+    for (std::size_t index = 0; index < (has_large_window(convolution) ? 1 : 2); ++index) {
+      bool fits = true;
+      const Id value =
+          add_spatial_dimension(edit_, convolution, index, [&](const HloInstruction& image) {
+            std::optional<HloInstruction> direct = with_kernel(image);
+            if (!direct && is_gradient) direct = in_rows(image);
+            fits = direct.has_value();
+            return append(direct.value_or(image));
+          });
+      if (fits) return value;
+    }
+    return otherwise();
+  }
+
+  /// The gradient of a kernel over a line, an image of one row, in the fewest rows that a kernel
+  /// takes; twice as many if they are equal then.
+  std::optional<HloInstruction> in_rows(const HloInstruction& image) {
+    const std::int64_t length = image.window[1].size;
+    std::optional<LineInRows> best;
+    for (std::int64_t rows = 2, most = length / kFewestPositions; rows <= most; ++rows) {
+      if (best && length % rows != 0) continue;
+      const LineInRows form = line_in_rows(edit_, image, rows);
+      const bool in_lanes = has_batch_in_lanes(form.convolution);
+      if (!kernels_.has_kernel(form.convolution, form.input, form.window, in_lanes)) continue;
+      if (!best) most = std::min(most, 2 * rows);
+      best = form;
+      if (length % rows == 0) break;
+    }
+    return best ? std::optional(write_in_rows(edit_, image, *best)) : std::nullopt;
+  }
+
+  Id emit_groups(const HloInstruction& convolution, const EmitConvolution& again) {
+    if (!is_depthwise(edit_, convolution)) {
+      return is_less_as_dot(edit_, convolution, kernels_)
+                 ? convolution_as_dot(edit_, convolution)
+                 : separate_groups(edit_, convolution, again);
+    }
+    const auto products = [this, &convolution, &again] {
+      const std::int64_t count = positions_that_fit(convolution);
+      return count > 0 ? split_positions(edit_, convolution, 1, count, again)
+                       : depthwise_as_products(edit_, convolution);
+    };
+    if (convolution.window.size() == 1) return emit_line(convolution, products);
+    return has_kernel(convolution) ? append(convolution) : products();
+  }
+
+  Id emit_patches(HloInstruction convolution) {
+    for (std::size_t i = convolution.window.size(); i-- > 0;) {
+      if (!has_phases(convolution.window[i])) continue;
+      return split_in_phases(edit_, std::move(convolution), i,
+                             [this](HloInstruction next) { return emit_patches(std::move(next)); });
+    }
+    return convolution_as_dot(edit_, convolution);
+  }
+
+  /// What no kernel takes as it is. Ends: each step takes away what the next one may take.
+  Id emit_fallback(const HloInstruction& convolution) {
+    const EmitConvolution again = [this](HloInstruction next) { return emit(std::move(next)); };
+    const auto& window = convolution.window;
+    const bool has_base_dilation = std::any_of(
+        window.begin(), window.end(), [](const WindowDimension& w) { return w.base_dilation > 1; });
+    if (has_base_dilation && has_large_window(convolution) && can_exchange_operands(convolution)) {
+      return exchange_operands(edit_, convolution, again);
+    }
+    if (is_gradient_of_line(convolution)) {
+      return result_by_result(edit_, convolution, 0, [this](const HloInstruction& part) {
+        return convolution_as_dot(edit_, part);
+      });
+    }
+    for (std::size_t i = window.size(); i-- > 0;) {
+      if (has_phases(window[i])) return split_in_phases(edit_, convolution, i, again);
+    }
+    if (const std::int64_t count = positions_that_fit(convolution)) {
+      return split_positions(edit_, convolution, 1, count, again);
+    }
+    if (window.size() == 2 && copies_of(convolution, 0) * copies_of(convolution, 1) > kMostCopies) {
+      return unroll_spatial_dimension(edit_, convolution, 1, again);
+    }
+    return convolution_as_dot(edit_, convolution);
+  }
+
+  /// The gradient of a short kernel over a line of pixels: dots of parts of both lines, which stand
+  /// one behind the other where the positions are outermost.
+  static bool is_gradient_of_line(const HloInstruction& convolution) {
+    return convolution.window.size() == 1 && has_large_window(convolution) &&
+           convolution.window[0].base_dilation == 1 && convolution.window[0].window_dilation == 1 &&
+           copies_of(convolution, 0) <= kMostCopies;
+  }
+
+  /// How many neighbours in a row a kernel takes, where it takes no whole rows; 0: too few.
+  std::int64_t positions_that_fit(const HloInstruction& convolution) {
+    if (convolution.window.size() != 2) return 0;
+    const std::int64_t positions = splittable_positions(convolution, 1);
+    for (std::int64_t parts = 2; positions / parts >= kFewestPositions; ++parts) {
+      const std::int64_t step = convolution.window[1].base_dilation;
+      const std::int64_t count = round_up(ceil_divide(positions, parts), step);
+      if (has_kernel(part_of_positions(edit_, convolution, 1, 0, count))) return count;
+    }
+    return 0;
+  }
+
+  static std::size_t cheapest_dimension(const HloInstruction& convolution) {
+    std::size_t best = 0;
+    std::int64_t fewest = 0;
+    for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+      const std::int64_t copies = copies_of(convolution, i);
+      if (i == 0 || copies < fewest) best = i, fewest = copies;
+    }
+    return best;
+  }
+
+  hlo::Module& module_;
+  ConvolutionKernels& kernels_;
+  GraphEditor edit_;
+  std::optional<ConvolutionSides> sides_;
+};
+
+}  // namespace
+
+void rewrite_convolutions(hlo::Module& module, ConvolutionKernels& kernels) {
+  ConvolutionForms(module, kernels).run();
+}
+
+void rewrite_convolutions(hlo::Module& module, const Target& target) {
+  ConvolutionKernels kernels(target);
+  rewrite_convolutions(module, kernels);
+}
+
+}  // namespace tpu::compiler

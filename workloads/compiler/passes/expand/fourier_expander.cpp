@@ -1,0 +1,311 @@
+#include "workloads/compiler/passes/expand/fourier_expander.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "sim/base/error.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+/// Lengths whose largest prime factor is above have a table of their own up to here.
+constexpr std::int64_t kLongestTable = 2048;
+
+/// cos and sin of -2 pi i / n times an integer, reduced before it is rounded.
+struct Turn {
+  double cosine, sine;
+};
+Turn turn(std::int64_t times, std::int64_t n) {
+  const double angle = -2 * M_PI * static_cast<double>(times % n) / static_cast<double>(n);
+  return {std::cos(angle), std::sin(angle)};
+}
+
+/// The largest divisor that is short enough for a product of its own; 1 of a long prime.
+std::int64_t short_divisor(std::int64_t n) {
+  for (std::int64_t d = std::min<std::int64_t>(kDirectTransform, n - 1); d > 1; --d) {
+    if (n % d == 0) return d;
+  }
+  return 1;
+}
+
+/// The one of two factors whose square is nearest to n, both short where that can be.
+std::int64_t first_factor(std::int64_t n) {
+  std::int64_t best = short_divisor(n);
+  for (std::int64_t d = 2; d <= kDirectTransform && d * d <= n; ++d) {
+    if (n % d == 0 && n / d <= kDirectTransform) best = d;
+  }
+  return best;
+}
+
+/// Transforms of the last dimension of arrays [rows, length].
+class RowTransform {
+ public:
+  explicit RowTransform(GraphEditor& edit) : edit_(edit), math_(edit) {}
+
+  /// Forward, or backward without the division by the length.
+  ComplexParts whole(const ComplexParts& x, std::int64_t n, bool is_inverse) {
+    if (n == 1) return x;
+    if (n <= kDirectTransform) return direct(x, n, n, is_inverse);
+    if (short_divisor(n) > 1) return in_two_steps(x, n, is_inverse);
+    return n <= kLongestTable ? direct(x, n, n, is_inverse) : by_convolution(x, n, is_inverse);
+  }
+  /// The first n / 2 + 1 numbers of the transform of a real array.
+  ComplexParts of_real(Id x, std::int64_t n) {
+    const std::int64_t kept = n / 2 + 1;
+    if (n <= kDirectTransform) return direct(math_.from_real(x), n, kept, false);
+    return part(whole(math_.from_real(x), n, false), 0, kept);
+  }
+  /// The real array whose transform begins with these n / 2 + 1 numbers, times n.
+  Id to_real(const ComplexParts& x, std::int64_t n);
+
+ private:
+  std::int64_t rows(const ComplexParts& x) { return edit_.dimensions(x.real)[0]; }
+
+  /// A table [a, b] of a function of row and column.
+  Id table(std::int64_t a, std::int64_t b,
+           const std::function<double(std::int64_t, std::int64_t)>& value) {
+    std::vector<float> numbers;
+    for (std::int64_t i = 0; i < a; ++i) {
+      for (std::int64_t j = 0; j < b; ++j) numbers.push_back(static_cast<float>(value(i, j)));
+    }
+    return edit_.numbers({a, b}, numbers);
+  }
+  ComplexParts complex_table(std::int64_t a, std::int64_t b,
+                             const std::function<Turn(std::int64_t, std::int64_t)>& value) {
+    return {table(a, b, [&](std::int64_t i, std::int64_t j) { return value(i, j).cosine; }),
+            table(a, b, [&](std::int64_t i, std::int64_t j) { return value(i, j).sine; })};
+  }
+  HloInstruction dot_of(Id x, std::int64_t columns) {
+    HloInstruction dot =
+        edit_.start(HloOpcode::kDot, {},
+                    hlo::array_shape(ElementType::kF32, {edit_.dimensions(x)[0], columns}));
+    dot.dot = hlo::DotDimensions{{}, {}, {1}, {0}};
+    dot.raw_attributes = std::string("operand_precision={highest,highest}");
+    return dot;
+  }
+
+  ComplexParts direct(const ComplexParts& x, std::int64_t n, std::int64_t kept, bool is_inverse) {
+    return math_.product(dot_of(x.real, kept), x,
+                         complex_table(n, kept, [&](std::int64_t i, std::int64_t j) {
+                           return turn(is_inverse ? n - i * j % n : i * j, n);
+                         }));
+  }
+
+  template <class Function>
+  ComplexParts each(const ComplexParts& x, Function function) {
+    return {function(x.real), function(x.imaginary)};
+  }
+  ComplexParts reshaped(const ComplexParts& x, const Extents& extents) {
+    return each(x, [&](Id a) { return edit_.reshape(a, extents); });
+  }
+  ComplexParts transposed(const ComplexParts& x, const Extents& order) {
+    return each(x, [&](Id a) { return edit_.transpose(a, order); });
+  }
+  ComplexParts part(const ComplexParts& x, std::int64_t from, std::int64_t to) {
+    return each(x, [&](Id a) { return edit_.slice(a, {0, from}, {rows(x), to}); });
+  }
+  /// Rows of a table beside all rows.
+  ComplexParts spread(const ComplexParts& table, const Extents& extents, const Extents& places) {
+    return each(table, [&](Id a) { return edit_.broadcast(a, extents, places); });
+  }
+
+  ComplexParts in_two_steps(const ComplexParts& x, std::int64_t n, bool is_inverse);
+  ComplexParts by_convolution(const ComplexParts& x, std::int64_t n, bool is_inverse);
+
+  GraphEditor& edit_;
+  ComplexArithmetic math_;
+};
+
+/// Cooley and Tukey: elements a * j1 + j2 by j1, a rotation, then by j2; result k1 + b * k2.
+ComplexParts RowTransform::in_two_steps(const ComplexParts& x, std::int64_t n, bool is_inverse) {
+  const std::int64_t r = rows(x), b = first_factor(n), a = n / b;
+  ComplexParts y = transposed(reshaped(x, {r, b, a}), {0, 2, 1});
+  y = reshaped(whole(reshaped(y, {r * a, b}), b, is_inverse), {r, a, b});
+  const ComplexParts rotation = complex_table(a, b, [&](std::int64_t i, std::int64_t j) {
+    return turn(is_inverse ? n - i * j % n : i * j, n);
+  });
+  y = math_.multiply(y, spread(rotation, {r, a, b}, {1, 2}));
+  y = reshaped(transposed(y, {0, 2, 1}), {r * b, a});
+  y = reshaped(whole(y, a, is_inverse), {r, b, a});
+  return reshaped(transposed(y, {0, 2, 1}), {r, n});
+}
+
+/// Bluestein: with j k = (j^2 + k^2 - (k - j)^2) / 2 a convolution with w^(j^2 / 2).
+ComplexParts RowTransform::by_convolution(const ComplexParts& x, std::int64_t n, bool is_inverse) {
+  const std::int64_t r = rows(x);
+  std::int64_t m = 1;
+  while (m < 2 * n - 1) m *= 2;
+  const auto chirp = [&](std::int64_t j) {
+    const Turn found = turn(j * j % (2 * n), 2 * n);
+    return is_inverse ? Turn{found.cosine, -found.sine} : found;
+  };
+  const ComplexParts own =
+      spread(each(complex_table(1, n, [&](std::int64_t, std::int64_t j) { return chirp(j); }),
+                  [&](Id a) { return edit_.reshape(a, {n}); }),
+             {r, n}, {1});
+  const auto back = [&](std::int64_t, std::int64_t j) {
+    const std::int64_t distance = j < n ? j : m - j;
+    if (distance >= n) return Turn{0, 0};
+    return Turn{chirp(distance).cosine, -chirp(distance).sine};
+  };
+  const ComplexParts padded = each(math_.multiply(x, own), [&](Id a) {
+    return edit_.pad_high(a, {0, m - n});
+  });
+  const ComplexParts filter =
+      each(whole(complex_table(1, m, back), m, false), [&](Id a) { return edit_.reshape(a, {m}); });
+  const ComplexParts product = math_.multiply(whole(padded, m, false), spread(filter, {r, m}, {1}));
+  const ComplexParts found = each(part(whole(product, m, true), 0, n), [&](Id a) {
+    return edit_.binary_with(HloOpcode::kMultiply, a, 1.0 / static_cast<double>(m));
+  });
+  return math_.multiply(found, own);
+}
+
+Id RowTransform::to_real(const ComplexParts& x, std::int64_t n) {
+  const std::int64_t kept = n / 2 + 1;
+  // All but the first number, and the last of an even length, stand for two.
+  const auto weight = [&](std::int64_t k) { return k == 0 || 2 * k == n ? 1.0 : 2.0; };
+  if (n <= kDirectTransform) {
+    HloInstruction dot = dot_of(x.real, n);
+    const auto product = [&](Id part, const std::function<double(const Turn&)>& of) {
+      dot.operands = {part, table(kept, n, [&](std::int64_t k, std::int64_t j) {
+                        return weight(k) * of(turn(k * j, n));
+                      })};
+      dot.name += "." + std::to_string(part);
+      return edit_.append_instruction(dot);
+    };
+    const Id real = product(x.real, [](const Turn& t) { return t.cosine; });
+    if (math_.is_zero(x.imaginary)) return real;
+    return edit_.binary(HloOpcode::kAdd, real,
+                        product(x.imaginary, [](const Turn& t) { return t.sine; }));
+  }
+  ComplexParts rest = part(x, 1, n - kept + 1);
+  rest = each(rest, [&](Id a) { return edit_.reverse(a, 1); });
+  const ComplexParts all{
+      edit_.concatenate({x.real, rest.real}, 1),
+      edit_.concatenate({x.imaginary, edit_.unary(HloOpcode::kNegate, rest.imaginary)}, 1)};
+  return whole(all, n, true).real;
+}
+
+/// `fft_length={4,8}`.
+Extents lengths_of(const HloInstruction& fft) {
+  const std::string& text = fft.raw_attributes.get();
+  const std::size_t at = text.find("fft_length={");
+  Extents lengths;
+  if (at != std::string::npos) {
+    const char* next = text.c_str() + at + std::strlen("fft_length={");
+    while (*next >= '0' && *next <= '9') {
+      char* end = nullptr;
+      lengths.push_back(std::strtoll(next, &end, 10));
+      next = *end == ',' ? end + 1 : end;
+    }
+  }
+  if (lengths.empty() || static_cast<std::int64_t>(lengths.size()) > fft.shape.rank()) {
+    throw WorkloadError(fft.name +
+                        ": expected fft_length={...} with as many numbers as dimensions "
+                        "are transformed, found " +
+                        text);
+  }
+  return lengths;
+}
+
+/// One dimension after the other; the operation in terms of transforms of rows.
+class Transform {
+ public:
+  Transform(GraphEditor& edit, const HloInstruction& fft)
+      : edit_(edit), rows_(edit), name_(fft.name), lengths_(lengths_of(fft)) {
+    const std::string& text = fft.raw_attributes.get();
+    const auto is = [&](const char* type) {
+      return text.find(std::string("fft_type=") + type) != std::string::npos;
+    };
+    from_real_ = is("RFFT");
+    to_real_ = is("IRFFT");
+    is_inverse_ = to_real_ || is("IFFT");
+    if (!from_real_ && !is_inverse_ && !is("FFT")) {
+      throw WorkloadError(fft.name + ": expected fft_type=FFT, IFFT, RFFT or IRFFT, found " + text);
+    }
+  }
+
+  ComplexParts of(ComplexParts x) {
+    const auto rank = static_cast<std::int64_t>(edit_.dimensions(x.real).size());
+    const auto first = rank - static_cast<std::int64_t>(lengths_.size());
+    const std::int64_t last = rank - 1;
+    if (from_real_) x = along(x, last);
+    for (std::int64_t d = from_real_ || to_real_ ? last - 1 : last; d >= first; --d) {
+      x = along(x, d);
+    }
+    if (to_real_) x = along(x, last);
+    if (!is_inverse_) return x;
+    double count = 1;
+    for (const std::int64_t length : lengths_) count *= static_cast<double>(length);
+    const auto divided = [&](Id a) {
+      return ComplexArithmetic(edit_).is_zero(a)
+                 ? a
+                 : edit_.binary_with(HloOpcode::kMultiply, a, 1 / count);
+    };
+    return {divided(x.real), divided(x.imaginary)};
+  }
+
+ private:
+  ComplexParts along(const ComplexParts& x, std::int64_t dimension) {
+    const Extents extents = edit_.dimensions(x.real);
+    const auto rank = static_cast<std::int64_t>(extents.size());
+    Extents order, back(extents.size()), moved;
+    for (std::int64_t d = 0; d < rank; ++d) {
+      if (d != dimension) order.push_back(d);
+    }
+    order.push_back(dimension);
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+      moved.push_back(extents[static_cast<std::size_t>(order[i])]);
+      if (i + 1 < order.size()) count *= moved.back();
+    }
+    const auto as_rows = [&](Id a) {
+      return edit_.reshape(edit_.transpose(a, order), {count, moved.back()});
+    };
+    const ComplexParts found =
+        row_transform({as_rows(x.real), as_rows(x.imaginary)}, dimension, rank);
+    moved.back() = edit_.dimensions(found.real)[1];
+    const auto as_given = [&](Id a) { return edit_.transpose(edit_.reshape(a, moved), back); };
+    return {as_given(found.real), as_given(found.imaginary)};
+  }
+  ComplexParts row_transform(const ComplexParts& x, std::int64_t dimension, std::int64_t rank) {
+    const std::size_t place = lengths_.size() - static_cast<std::size_t>(rank - dimension);
+    const std::int64_t n = lengths_[place];
+    const bool is_last = dimension == rank - 1;
+    const std::int64_t expected = is_last && to_real_ ? n / 2 + 1 : n;
+    if (edit_.dimensions(x.real)[1] != expected) {
+      throw WorkloadError(name_ + ": expected a length of " +
+                          std::to_string(edit_.dimensions(x.real)[1]) + " in fft_length, found " +
+                          std::to_string(n));
+    }
+    if (is_last && from_real_) return rows_.of_real(x.real, n);
+    if (is_last && to_real_) return ComplexArithmetic(edit_).from_real(rows_.to_real(x, n));
+    return rows_.whole(x, n, is_inverse_);
+  }
+
+  GraphEditor& edit_;
+  RowTransform rows_;
+  std::string name_;
+  Extents lengths_;
+  bool from_real_ = false, to_real_ = false, is_inverse_ = false;
+};
+
+}  // namespace
+
+ComplexParts fourier_transform(GraphEditor& edit, const HloInstruction& fft,
+                               const ComplexParts& operand) {
+  return Transform(edit, fft).of(operand);
+}
+
+}  // namespace tpu::compiler

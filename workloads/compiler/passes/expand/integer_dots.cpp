@@ -1,0 +1,91 @@
+#include "workloads/compiler/passes/expand/integer_dots.h"
+
+#include <algorithm>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/passes/refusal_list.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+/// Products of two bytes whose sum is exact in fp32: 2^24 / 255^2.
+constexpr std::int64_t kExactProducts = 258;
+
+Id part_of(GraphEditor& edit, Id value, std::int64_t dimension, std::int64_t begin,
+           std::int64_t end) {
+  return edit.take(value, dimension, begin, end - begin, 1);
+}
+
+}  // namespace
+
+Id byte_dot(GraphEditor& edit, const HloInstruction& dot, std::pair<Id, Id> operands) {
+  const Id left = edit.convert(operands.first, ElementType::kF32);
+  const Id right = edit.convert(operands.second, ElementType::kF32);
+  const Extents extents = edit.dimensions(left);
+  const hlo::DotDimensions& dims = dot.dot;
+  std::int64_t all = 1, extent = 1;
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < dims.lhs_contracting.size(); ++i) {
+    const std::int64_t length = extents[static_cast<std::size_t>(dims.lhs_contracting[i])];
+    all *= length;
+    if (length > extent) longest = i;
+    extent = std::max(extent, length);
+  }
+  const std::int64_t step = kExactProducts / std::max<std::int64_t>(1, all / extent);
+  if (step < 1) {
+    throw WorkloadError("expected at most 258 elements beside the longest contracted dimension");
+  }
+  Id sum = -1;
+  for (std::int64_t begin = 0; begin < extent; begin += step) {
+    const std::int64_t end = std::min(begin + step, extent);
+    HloInstruction part = dot;
+    part.name += ".bytes." + std::to_string(begin) + "." + std::to_string(right);
+    part.shape = hlo::array_shape(ElementType::kF32, dot.shape.dimensions);
+    part.operands = {left, right};
+    if (end - begin < extent) {
+      part.operands = {part_of(edit, left, dims.lhs_contracting[longest], begin, end),
+                       part_of(edit, right, dims.rhs_contracting[longest], begin, end)};
+    }
+    const Id product = edit.convert(edit.append_instruction(std::move(part)), ElementType::kS32);
+    sum = sum < 0 ? product : edit.binary(HloOpcode::kAdd, sum, product);
+  }
+  return sum;
+}
+
+void rewrite_integer_dots(hlo::Module& module, Refusals& refusals) {
+  GraphEditor edit(module);
+  rewrite_each(module, refusals, [&](Id id) {
+    const HloInstruction dot = module.entry_computation().at(id);
+    const ElementType type = dot.shape.type;
+    if (dot.opcode != HloOpcode::kDot || (type != ElementType::kS32 && type != ElementType::kU32)) {
+      return;
+    }
+    edit.stand_for(id);
+    const auto byte_of = [&](Id value, int number) {
+      const Id words = edit.bitcast_convert(value, ElementType::kU32);
+      const Id moved = edit.binary_with(HloOpcode::kShiftRightLogical, words, 8 * number);
+      const Id byte = edit.binary_with(HloOpcode::kAnd, moved, 0xff);
+      return edit.bitcast_convert(byte, ElementType::kS32);
+    };
+    Id sum = -1;
+    for (int left = 0; left < 4; ++left) {
+      for (int right = 0; left + right < 4; ++right) {
+        const Id product =
+            byte_dot(edit, dot, {byte_of(dot.operands[0], left), byte_of(dot.operands[1], right)});
+        const Id moved = edit.binary_with(HloOpcode::kShiftLeft, product, 8 * (left + right));
+        sum = sum < 0 ? moved : edit.binary(HloOpcode::kAdd, sum, moved);
+      }
+    }
+    edit.finish(edit.bitcast_convert(sum, type));
+  });
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,542 @@
+#include "workloads/compiler/passes/expand/regular_gathers.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/scalar_samples.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/constant_folding.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+using Numbers = std::optional<std::vector<double>>;
+
+constexpr std::int64_t kMostIndices = 8192;
+constexpr std::size_t kMostTablePieces = 16;
+
+/// Values of small arrays that depend on no parameter, in row-major order.
+class KnownValues {
+ public:
+  explicit KnownValues(const hlo::Module& module) : module_(module) {}
+
+  const Numbers& of(Id id) {
+    const auto found = known_.find(id);
+    if (found != known_.end()) return found->second;
+    Numbers values = compute(module_.entry_computation().at(id));
+    return known_.emplace(id, std::move(values)).first->second;
+  }
+
+ private:
+  Numbers compute(const HloInstruction& instruction);
+  Numbers constant(const HloInstruction& instruction) const;
+  Numbers elementwise(const HloInstruction& instruction);
+  Numbers concatenated(const HloInstruction& instruction);
+  /// Row-major numbers over some of an array's dimensions, all over it.
+  static std::vector<double> spread(const std::vector<double>& values, const Extents& extents,
+                                    const Extents& places);
+
+  const hlo::Module& module_;  ///< Its computations may move.
+  std::map<Id, Numbers> known_;
+};
+
+Numbers KnownValues::constant(const HloInstruction& instruction) const {
+  const auto size = static_cast<std::size_t>(hlo::byte_size(instruction.shape.type));
+  const auto count = static_cast<std::size_t>(instruction.shape.element_count());
+  if (instruction.literal.size() != size * count) return std::nullopt;
+  HloInstruction element;
+  element.shape = hlo::array_shape(instruction.shape.type, {});
+  std::vector<double> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = instruction.literal.begin() + static_cast<std::ptrdiff_t>(i * size);
+    element.literal.assign(at, at + static_cast<std::ptrdiff_t>(size));
+    const std::optional<double> value = scalar_value(element);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<double> KnownValues::spread(const std::vector<double>& values, const Extents& extents,
+                                        const Extents& places) {
+  const std::int64_t count =
+      std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t index = 0, inner = count;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      inner /= extents[d];
+      const bool is_kept =
+          std::find(places.begin(), places.end(), static_cast<std::int64_t>(d)) != places.end();
+      if (is_kept) index = index * extents[d] + i / inner % extents[d];
+    }
+    all.push_back(values[static_cast<std::size_t>(index)]);
+  }
+  return all;
+}
+
+Numbers KnownValues::elementwise(const HloInstruction& instruction) {
+  std::vector<const std::vector<double>*> operands;
+  for (Id operand : instruction.operands) {
+    const Numbers& values = of(operand);
+    if (!values) return std::nullopt;
+    operands.push_back(&*values);
+  }
+  const bool is_floating =
+      instruction.shape.type == ElementType::kF32 || instruction.shape.type == ElementType::kBf16;
+  std::vector<double> results;
+  for (std::int64_t i = 0; i < instruction.shape.element_count(); ++i) {
+    std::vector<double> elements;
+    elements.reserve(operands.size());
+    for (const std::vector<double>* values : operands) {
+      elements.push_back((*values)[values->size() == 1 ? 0 : static_cast<std::size_t>(i)]);
+    }
+    const std::optional<double> result = run_scalar(instruction, elements);
+    if (!result) return std::nullopt;
+    const HloInstruction rounded = scalar_constant(instruction.shape.type, *result);
+    results.push_back(is_floating ? *scalar_value(rounded) : *result);
+  }
+  return results;
+}
+
+Numbers KnownValues::concatenated(const HloInstruction& instruction) {
+  if (instruction.shape.rank() != 1) return std::nullopt;
+  std::vector<double> all;
+  for (Id part : instruction.operands) {
+    const Numbers& values = of(part);
+    if (!values) return std::nullopt;
+    all.insert(all.end(), values->begin(), values->end());
+  }
+  return all;
+}
+
+Numbers KnownValues::compute(const HloInstruction& instruction) {
+  if (instruction.shape.is_tuple() || instruction.shape.element_count() > kMostIndices) {
+    return std::nullopt;
+  }
+  switch (instruction.opcode) {
+    case HloOpcode::kConstant:
+      return constant(instruction);
+    case HloOpcode::kIota: {
+      const Extents line{
+          instruction.shape.dimensions[static_cast<std::size_t>(instruction.dimensions[0])]};
+      std::vector<double> values(static_cast<std::size_t>(line[0]));
+      std::iota(values.begin(), values.end(), 0.0);
+      return spread(values, instruction.shape.dimensions, instruction.dimensions);
+    }
+    case HloOpcode::kBroadcast: {
+      const Numbers& values = of(instruction.operands[0]);
+      const bool in_order =
+          std::is_sorted(instruction.dimensions.begin(), instruction.dimensions.end());
+      if (!values || !in_order) return std::nullopt;
+      return spread(*values, instruction.shape.dimensions, instruction.dimensions);
+    }
+    case HloOpcode::kReshape:
+    case HloOpcode::kBitcast:
+      return of(instruction.operands[0]);
+    case HloOpcode::kConcatenate:
+      return concatenated(instruction);
+    default:
+      if (!hlo::is_elementwise(instruction.opcode)) return std::nullopt;
+      return elementwise(instruction);
+  }
+}
+
+/// Indices first, first + step ..., each `repeat` times.
+struct TablePiece {
+  std::int64_t first = 0, step = 1, count = 1, repeat = 1;
+  std::int64_t indices() const { return count * repeat; }
+  std::int64_t least() const { return std::min(first, first + (count - 1) * step); }
+};
+
+/// The longest piece of indices from `begin` on, each as often as the first.
+TablePiece piece_from(const std::vector<std::int64_t>& indices, std::size_t begin) {
+  const auto run = [&](std::size_t from) {
+    std::size_t end = from;
+    while (end < indices.size() && indices[end] == indices[from]) ++end;
+    return static_cast<std::int64_t>(end - from);
+  };
+  TablePiece piece;
+  piece.first = indices[begin];
+  piece.repeat = run(begin);
+  for (;;) {
+    const std::size_t next = begin + static_cast<std::size_t>(piece.indices());
+    if (next >= indices.size() || run(next) < piece.repeat) return piece;
+    const std::int64_t step = indices[next] - (piece.first + (piece.count - 1) * piece.step);
+    if (piece.count > 1 ? step != piece.step : step == 0) return piece;
+    piece.step = step;
+    ++piece.count;
+  }
+}
+
+/// A part of an array whose place the program states.
+struct Window {
+  Extents starts, sizes;
+  Extents limits() const {
+    Extents ends = starts;
+    for (std::size_t d = 0; d < ends.size(); ++d) ends[d] += sizes[d];
+    return ends;
+  }
+};
+
+class RegularGathers {
+ public:
+  explicit RegularGathers(hlo::Module& module) : module_(module), edit_(module), known_(module) {}
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const HloOpcode opcode = entry().instructions[i].opcode;
+      if (opcode == HloOpcode::kGather) visit_gather(static_cast<Id>(i));
+      if (opcode == HloOpcode::kScatter) visit_scatter(static_cast<Id>(i));
+      if (opcode == HloOpcode::kDynamicSlice || opcode == HloOpcode::kDynamicUpdateSlice) {
+        visit_dynamic(static_cast<Id>(i));
+      }
+    }
+    if (entry().instructions.size() > count) tidy(module_.entry_computation());
+  }
+
+ private:
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  void visit_gather(Id id);
+  void visit_scatter(Id id);
+  void visit_dynamic(Id id);
+  bool visit_one_window(Id id);
+  Extents window_sizes(const HloInstruction& instruction) const;
+  std::optional<Window> window_of(const HloInstruction& instruction);
+  bool may_be_written(const HloInstruction& update, const Window& window) const;
+  Id updated(Id array, Id update, const Window& window);
+  Id joined(Id array, Id update, std::int64_t dimension, const Window& window);
+  Id padded(Id update, const Extents& extents, const Window& window, double fill);
+  Id is_inside(const Extents& extents, const Window& window);
+  std::optional<std::vector<TablePiece>> pieces_of(const HloInstruction& instruction,
+                                                   const hlo::Shape& rows);
+  std::int64_t place_of_indices(const HloInstruction& instruction, std::int64_t rank) const;
+  Id gathered(Id array, std::int64_t dimension, const TablePiece& piece);
+  Id scattered(Id updates, std::int64_t dimension, const TablePiece& piece, std::int64_t extent);
+  Id moved(Id value, std::int64_t from, std::int64_t to);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+  KnownValues known_;
+};
+
+/// The pieces of a gather or scatter of whole slices along one dimension; none for others. `rows`:
+/// shape of what is gathered, or of the updates.
+std::optional<std::vector<TablePiece>> RegularGathers::pieces_of(const HloInstruction& instruction,
+                                                                 const hlo::Shape& rows) {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  const Extents array = edit_.dimensions(instruction.operands[0]);
+  const hlo::Shape index_shape = edit_.shape(instruction.operands[1]);
+  if (dims.start_index_map.size() != 1 || dims.collapsed_slice_dims != dims.start_index_map ||
+      rows.rank() != static_cast<std::int64_t>(array.size()) ||
+      dims.offset_dims.size() + 1 != array.size()) {
+    return std::nullopt;
+  }
+  Extents slice;
+  for (std::int64_t d : dims.offset_dims) {
+    slice.push_back(rows.dimensions[static_cast<std::size_t>(d)]);
+  }
+  const std::int64_t dimension = dims.start_index_map[0];
+  slice.insert(slice.begin() + dimension, 1);
+  Extents whole = array;
+  whole[static_cast<std::size_t>(dimension)] = 1;
+  if (slice != whole || index_shape.element_count() == 0) return std::nullopt;
+  const Numbers& numbers = known_.of(instruction.operands[1]);
+  if (!numbers) return std::nullopt;
+  std::vector<std::int64_t> indices;
+  for (double number : *numbers) {
+    if (number < 0 || number >= double(array[static_cast<std::size_t>(dimension)])) {
+      return std::nullopt;
+    }
+    indices.push_back(static_cast<std::int64_t>(number));
+  }
+  std::vector<TablePiece> pieces;
+  for (std::size_t at = 0; at < indices.size();
+       at += static_cast<std::size_t>(pieces.back().indices())) {
+    if (pieces.size() == kMostTablePieces) return std::nullopt;
+    pieces.push_back(piece_from(indices, at));
+  }
+  return pieces;
+}
+
+/// Which dimension of what is gathered, or of updates, counts the indices.
+std::int64_t RegularGathers::place_of_indices(const HloInstruction& instruction,
+                                              std::int64_t rank) const {
+  const Extents& offsets = instruction.gather->offset_dims;
+  std::int64_t place = 0;
+  while (place + 1 < rank && std::find(offsets.begin(), offsets.end(), place) != offsets.end()) {
+    ++place;
+  }
+  return place;
+}
+
+Id RegularGathers::moved(Id value, std::int64_t from, std::int64_t to) {
+  Extents order(edit_.dimensions(value).size());
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + from);
+  order.insert(order.begin() + to, from);
+  return edit_.transpose(value, order);
+}
+
+Id RegularGathers::gathered(Id array, std::int64_t d, const TablePiece& piece) {
+  const std::int64_t distance = std::max<std::int64_t>(1, std::abs(piece.step));
+  Id value = edit_.take(array, d, piece.least(), piece.count, distance);
+  if (piece.step < 0) value = edit_.reverse(value, d);
+  if (piece.repeat == 1) return value;
+  Extents extents = edit_.dimensions(value), places(extents.size());
+  std::iota(places.begin(), places.end(), 0);
+  for (std::int64_t& place : places) place += place > d ? 1 : 0;
+  extents.insert(extents.begin() + d + 1, piece.repeat);
+  value = edit_.broadcast(value, extents, places);
+  extents.erase(extents.begin() + d + 1);
+  extents[static_cast<std::size_t>(d)] *= piece.repeat;
+  return edit_.reshape(value, extents);
+}
+
+/// Where the updates of a piece go in an array of `extent`, zeros elsewhere, in f32.
+Id RegularGathers::scattered(Id updates, std::int64_t d, const TablePiece& piece,
+                             std::int64_t extent) {
+  Id value = edit_.convert(updates, ElementType::kF32);
+  if (piece.repeat > 1) {
+    Extents extents = edit_.dimensions(value);
+    extents[static_cast<std::size_t>(d)] = piece.count;
+    extents.insert(extents.begin() + d + 1, piece.repeat);
+    value = edit_.reduce(edit_.reshape(value, extents), HloOpcode::kAdd, {d + 1}, 0);
+  }
+  if (piece.step < 0) value = edit_.reverse(value, d);
+  const std::int64_t distance = std::max<std::int64_t>(1, std::abs(piece.step));
+  std::vector<hlo::PaddingDimension> padding(edit_.dimensions(value).size());
+  padding[static_cast<std::size_t>(d)] = {
+      piece.least(), extent - piece.least() - (piece.count - 1) * distance - 1, distance - 1};
+  return edit_.pad(value, padding);
+}
+
+void RegularGathers::visit_gather(Id id) {
+  const HloInstruction gather = entry().at(id);
+  if (gather.shape.is_tuple() || gather.operands.size() != 2) return;
+  if (visit_one_window(id)) return;
+  const auto pieces = pieces_of(gather, gather.shape);
+  if (!pieces) return;
+  edit_.stand_for(id);
+  const std::int64_t dimension = gather.gather->start_index_map[0];
+  std::vector<Id> parts;
+  for (const TablePiece& piece : *pieces) {
+    parts.push_back(gathered(gather.operands[0], dimension, piece));
+  }
+  edit_.finish(moved(edit_.concatenate(parts, dimension), dimension,
+                     place_of_indices(gather, gather.shape.rank())));
+}
+
+void RegularGathers::visit_scatter(Id id) {
+  const HloInstruction scatter = entry().at(id);
+  if (scatter.shape.is_tuple() || scatter.operands.size() != 3 || visit_one_window(id)) return;
+  const bool adds =
+      combining_operation(module_.computation(scatter.called.at(0))) == HloOpcode::kAdd;
+  const ElementType type = scatter.shape.type;
+  if (!adds || (type != ElementType::kF32 && type != ElementType::kBf16)) return;
+  const hlo::Shape updates = edit_.shape(scatter.operands[2]);
+  const auto pieces = pieces_of(scatter, updates);
+  if (!pieces) return;
+  edit_.stand_for(id);
+  const std::int64_t dimension = scatter.gather->start_index_map[0];
+  const std::int64_t extent = scatter.shape.dimensions[static_cast<std::size_t>(dimension)];
+  const Id rows = moved(scatter.operands[2], place_of_indices(scatter, updates.rank()), dimension);
+  Id sum = edit_.convert(scatter.operands[0], ElementType::kF32);
+  std::int64_t begin = 0;
+  for (const TablePiece& piece : *pieces) {
+    const Id part = edit_.take(rows, dimension, begin, piece.indices(), 1);
+    begin += piece.indices();
+    sum = edit_.binary(HloOpcode::kAdd, sum, scattered(part, dimension, piece, extent));
+  }
+  edit_.finish(edit_.convert(sum, type));
+}
+
+/// Extents of what one index of a gather reads, or of a scatter writes, in the array's dimensions.
+Extents RegularGathers::window_sizes(const HloInstruction& instruction) const {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  if (instruction.opcode == HloOpcode::kGather) return dims.slice_sizes;
+  const Extents& left_out = dims.collapsed_slice_dims;
+  const Extents updates = edit_.dimensions(instruction.operands[2]);
+  Extents sizes(edit_.dimensions(instruction.operands[0]).size(), 1);
+  std::size_t offset = 0;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const bool is_one =
+        std::find(left_out.begin(), left_out.end(), static_cast<std::int64_t>(d)) != left_out.end();
+    if (!is_one) sizes[d] = updates[static_cast<std::size_t>(dims.offset_dims[offset++])];
+  }
+  return sizes;
+}
+
+/// The window of a gather or scatter that has one index; none: it has more, data decides, or
+/// nothing is scattered there. What is gathered is clamped into the array.
+std::optional<Window> RegularGathers::window_of(const HloInstruction& instruction) {
+  const hlo::GatherDimensions& dims = instruction.gather;
+  const Id indices = instruction.operands[1];
+  if (!dims.operand_batching_dims.empty() || dims.start_index_map.empty() ||
+      edit_.shape(indices).element_count() !=
+          static_cast<std::int64_t>(dims.start_index_map.size())) {
+    return std::nullopt;
+  }
+  const Numbers& numbers = known_.of(indices);
+  if (!numbers) return std::nullopt;
+  const Extents extents = edit_.dimensions(instruction.operands[0]);
+  Window window{Extents(extents.size(), 0), window_sizes(instruction)};
+  for (std::size_t i = 0; i < numbers->size(); ++i) {
+    const auto d = static_cast<std::size_t>(dims.start_index_map[i]);
+    const std::int64_t start = static_cast<std::int64_t>((*numbers)[i]);
+    window.starts[d] = std::clamp<std::int64_t>(start, 0, extents[d] - window.sizes[d]);
+    if (window.starts[d] != start && instruction.opcode == HloOpcode::kScatter) {
+      return std::nullopt;
+    }
+  }
+  return window;
+}
+
+/// Whether an update is one that selects or moves elements: of words or bf16, and not of whole rows
+/// of the array, whose kernel may work in place.
+bool RegularGathers::may_be_written(const HloInstruction& update, const Window& window) const {
+  const ElementType type = update.shape.type;
+  const Extents extents = edit_.dimensions(update.operands[0]);
+  return (hlo::byte_size(type) == 4 || type == ElementType::kBf16) &&
+         !std::equal(window.sizes.begin() + 1, window.sizes.end(), extents.begin() + 1);
+}
+
+/// Whether it is a gather or a scatter of one window, and was rewritten.
+bool RegularGathers::visit_one_window(Id id) {
+  const HloInstruction instruction = entry().at(id);
+  const std::optional<Window> window = window_of(instruction);
+  if (!window) return false;
+  const Id array = instruction.operands[0];
+  if (instruction.opcode == HloOpcode::kGather) {
+    edit_.stand_for(id);
+    edit_.finish(edit_.reshape(edit_.slice(array, window->starts, window->limits()),
+                               instruction.shape.dimensions));
+    return true;
+  }
+  const HloOpcode operation = scatter_operation(module_.computation(instruction.called.at(0)));
+  const bool adds = operation == HloOpcode::kAdd && instruction.shape.type == ElementType::kF32;
+  if ((operation != HloOpcode::kParameter && !adds) || !may_be_written(instruction, *window)) {
+    return false;
+  }
+  edit_.stand_for(id);
+  const Extents extents = edit_.dimensions(array);
+  const Id update = edit_.reshape(instruction.operands[2], window->sizes);
+  const Id zeros = adds ? edit_.splat(ElementType::kF32, extents, 0) : -1;
+  edit_.finish(adds ? edit_.binary(HloOpcode::kAdd, array, updated(zeros, update, *window))
+                    : updated(array, update, *window));
+  return true;
+}
+
+/// A slice or an update, clamped into the array.
+void RegularGathers::visit_dynamic(Id id) {
+  const HloInstruction instruction = entry().at(id);
+  const bool is_slice = instruction.opcode == HloOpcode::kDynamicSlice;
+  const Id array = instruction.operands[0];
+  const Extents extents = edit_.dimensions(array);
+  const std::size_t first = is_slice ? 1 : 2;
+  Window window{{}, edit_.dimensions(is_slice ? id : instruction.operands[1])};
+  if (instruction.operands.size() != first + extents.size() || extents.empty()) return;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const Numbers& start = known_.of(instruction.operands[first + d]);
+    if (!start) return;
+    window.starts.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>((*start)[0]), 0,
+                                                     extents[d] - window.sizes[d]));
+  }
+  if (!is_slice && !may_be_written(instruction, window)) return;
+  edit_.stand_for(id);
+  edit_.finish(is_slice ? edit_.slice(array, window.starts, window.limits())
+                        : updated(array, instruction.operands[1], window));
+}
+
+/// The array with a window of it replaced. One that goes over all but one dimension is a part of a
+/// concatenation; one in an array that is the same everywhere is padded. Else elements are selected
+/// by their place, from what is repeated along dimensions of which the window has one element.
+Id RegularGathers::updated(Id array, Id update, const Window& window) {
+  const Extents extents = edit_.dimensions(array);
+  Extents ones, others, whole_or_others;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const auto dimension = static_cast<std::int64_t>(d);
+    const bool is_touched = window.sizes[d] != extents[d];
+    const bool is_one = is_touched && window.sizes[d] == 1;
+    if (is_one) ones.push_back(dimension);
+    if (is_touched && !is_one) others.push_back(dimension);
+    if (!is_one) whole_or_others.push_back(dimension);
+  }
+  if (ones.empty() && others.empty()) return update;
+  if (!others.empty()) {
+    const std::optional<double> fill = splat_value(entry(), array);
+    if (fill) return padded(update, extents, window, *fill);
+    if (others.size() == 1 && ones.empty()) return joined(array, update, others[0], window);
+  }
+  Window rest;
+  Extents rest_extents;
+  for (std::int64_t d : whole_or_others) {
+    rest.starts.push_back(window.starts[static_cast<std::size_t>(d)]);
+    rest.sizes.push_back(window.sizes[static_cast<std::size_t>(d)]);
+    rest_extents.push_back(extents[static_cast<std::size_t>(d)]);
+  }
+  Id value = edit_.reshape(update, rest.sizes);
+  if (!others.empty()) value = padded(value, rest_extents, rest, 0);
+  if (!ones.empty()) value = edit_.broadcast(value, extents, whole_or_others);
+  return edit_.select(is_inside(extents, window), value, array);
+}
+
+/// What stands before the window along a dimension, the window, and what stands behind it.
+Id RegularGathers::joined(Id array, Id update, std::int64_t d, const Window& window) {
+  const auto at = static_cast<std::size_t>(d);
+  const std::int64_t extent = edit_.dimensions(array)[at];
+  const std::int64_t start = window.starts[at], end = start + window.sizes[at];
+  std::vector<Id> parts;
+  if (start > 0) parts.push_back(edit_.take(array, d, 0, start, 1));
+  parts.push_back(update);
+  if (end < extent) parts.push_back(edit_.take(array, d, end, extent - end, 1));
+  return edit_.concatenate(parts, d);
+}
+
+Id RegularGathers::padded(Id update, const Extents& extents, const Window& window, double fill) {
+  std::vector<hlo::PaddingDimension> padding(extents.size());
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    padding[d] = {window.starts[d], extents[d] - window.starts[d] - window.sizes[d], 0};
+  }
+  return edit_.pad(update, padding, fill);
+}
+
+/// Where an element of an array lies in a window that is smaller.
+Id RegularGathers::is_inside(const Extents& extents, const Window& window) {
+  Id inside = -1;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const std::int64_t start = window.starts[d], end = start + window.sizes[d];
+    if (start == 0 && end == extents[d]) continue;
+    const Id index = edit_.iota(ElementType::kS32, extents, static_cast<std::int64_t>(d));
+    const auto where = [&](hlo::ComparisonDirection direction, std::int64_t bound) {
+      const Id condition = edit_.compare(
+          index, edit_.splat(ElementType::kS32, extents, static_cast<double>(bound)), direction);
+      inside = inside < 0 ? condition : edit_.binary(HloOpcode::kAnd, inside, condition);
+    };
+    if (window.sizes[d] == 1) {
+      where(hlo::ComparisonDirection::kEq, start);
+      continue;
+    }
+    if (start > 0) where(hlo::ComparisonDirection::kGe, start);
+    if (end < extents[d]) where(hlo::ComparisonDirection::kLt, end);
+  }
+  return inside;
+}
+
+}  // namespace
+
+void rewrite_regular_gathers(hlo::Module& module) { RegularGathers(module).run(); }
+
+}  // namespace tpu::compiler

@@ -1,0 +1,172 @@
+#include "workloads/compiler/passes/expand/step_forms.h"
+
+#include <algorithm>
+
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+/// The dimensions that a slice or pad steps through other than one by one, or along which a vector
+/// is reversed.
+std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) {
+  std::vector<std::int64_t> stepped;
+  const std::vector<std::int64_t>& extents = instruction.shape.dimensions;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const auto number = static_cast<std::int64_t>(d);
+    bool steps = false;
+    if (instruction.opcode == HloOpcode::kSlice) {
+      steps = !instruction.slice->strides.empty() && instruction.slice->strides[d] != 1 &&
+              extents[d] > 1;
+    } else if (instruction.opcode == HloOpcode::kPad) {
+      steps = instruction.padding[d].interior != 0;
+    } else if (instruction.opcode == HloOpcode::kReverse) {
+      steps = extents.size() == 1 && extents[d] > 1;
+    }
+    if (steps) stepped.push_back(number);
+  }
+  return stepped;
+}
+
+class Steps {
+ public:
+  explicit Steps(hlo::Module& module) : module_(module), edit_(module) {}
+
+  void run() {
+    const std::size_t count = module_.entry_computation().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    if (module_.entry_computation().instructions.size() > count) tidy(module_.entry_computation());
+  }
+
+ private:
+  const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
+  void visit(Id id);
+  void drop_idle_steps(Id id);
+  void split(Id id);
+  Id reversed(Id vector);
+  Id every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride);
+  Id apart(Id vector, std::int64_t interior, Id filling);
+  /// A vector, with zeros before or behind it, as rows.
+  Id as_rows(Id vector, std::int64_t width, bool pads_low);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+};
+
+Id Steps::as_rows(Id vector, std::int64_t width, bool pads_low) {
+  const std::int64_t length = edit_.dimensions(vector)[0];
+  const std::int64_t rows = ceil_divide(length, width), missing = rows * width - length;
+  const Id whole = edit_.pad(vector, {{pads_low ? missing : 0, pads_low ? 0 : missing, 0}});
+  return edit_.reshape(whole, {rows, width});
+}
+
+Id Steps::reversed(Id vector) {
+  const std::int64_t length = edit_.dimensions(vector)[0];
+  const Id rows = edit_.reverse(as_rows(vector, isa::kLanes, true), {0, 1});
+  const std::int64_t all = edit_.shape(rows).element_count();
+  return edit_.slice(edit_.reshape(rows, {all}), {0}, {length});
+}
+
+Id Steps::every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride) {
+  const std::int64_t limit = start + (count - 1) * stride + 1;
+  if (stride >= isa::kLanes) {
+    const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), stride, false);
+    return edit_.reshape(edit_.slice(rows, {0, 0}, {count, 1}), {count});
+  }
+  const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), isa::kLanes * stride, false);
+  const Extents extents = edit_.dimensions(rows);
+  const Id picked = edit_.slice(rows, {0, 0}, extents, {1, stride});
+  const Id flat = edit_.reshape(picked, {extents[0] * isa::kLanes});
+  return edit_.slice(flat, {0}, {count});
+}
+
+Id Steps::apart(Id vector, std::int64_t interior, Id filling) {
+  const std::int64_t length = edit_.dimensions(vector)[0];
+  if (interior + 1 >= isa::kLanes) {
+    const Id column = edit_.reshape(vector, {length, 1});
+    const Id spread = edit_.pad(column, filling, {{0, 0, 0}, {0, interior, 0}});
+    return edit_.slice(edit_.reshape(spread, {length * (interior + 1)}), {0},
+                       {(length - 1) * (interior + 1) + 1});
+  }
+  const Id rows = as_rows(vector, isa::kLanes, false);
+  const Id spread = edit_.pad(rows, filling, {{0, 0, 0}, {0, interior, interior}});
+  const std::int64_t all = edit_.shape(spread).element_count();
+  return edit_.slice(edit_.reshape(spread, {all}), {0}, {(length - 1) * (interior + 1) + 1});
+}
+
+/// An operation that steps through all dimensions.
+void Steps::split(Id id) {
+  const HloInstruction step = at(id);
+  edit_.stand_for(id);
+  Id value = step.operands[0];
+  const std::size_t rank = edit_.dimensions(value).size();
+  if (step.opcode == HloOpcode::kReverse) {
+    return edit_.finish(reversed(value));
+  } else if (step.opcode == HloOpcode::kSlice) {
+    if (rank == 1) {
+      return edit_.finish(
+          every(value, step.slice->starts[0], step.shape.dimensions[0], step.slice->strides[0]));
+    }
+    for (std::size_t d = 0; d < rank; ++d) {
+      value = edit_.take(value, static_cast<std::int64_t>(d), step.slice->starts[d],
+                         step.shape.dimensions[d], step.slice->strides[d]);
+    }
+  } else {
+    const Id filling = step.operands[1];
+    if (rank == 1) {
+      value = apart(value, step.padding[0].interior, filling);
+      return edit_.finish(
+          edit_.pad(value, filling, {{step.padding[0].low, step.padding[0].high, 0}}));
+    }
+    for (std::size_t d = 0; d < rank; ++d) {
+      std::vector<hlo::PaddingDimension> padding(rank);
+      padding[d] = step.padding[d];
+      value = edit_.pad(value, filling, padding);
+    }
+  }
+  edit_.finish(value);
+}
+
+/// A single element has no neighbour to step to.
+void Steps::drop_idle_steps(Id id) {
+  HloInstruction& instruction = module_.entry_computation().at(id);
+  if (instruction.shape.is_tuple()) return;
+  if (instruction.opcode == HloOpcode::kSlice) {
+    hlo::SliceBounds& bounds = instruction.slice.edit();
+    for (std::size_t d = 0; d < bounds.strides.size(); ++d) {
+      if (instruction.shape.dimensions[d] != 1) continue;
+      bounds.strides[d] = 1;
+      bounds.limits[d] = bounds.starts[d] + 1;
+    }
+  } else if (instruction.opcode == HloOpcode::kPad) {
+    const Extents extents = edit_.dimensions(instruction.operands[0]);
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      if (extents[d] <= 1) instruction.padding[d].interior = 0;
+    }
+  }
+}
+
+void Steps::visit(Id id) {
+  drop_idle_steps(id);
+  const HloInstruction& instruction = at(id);
+  const std::vector<std::int64_t> stepped = stepped_dimensions(instruction);
+  const bool is_empty = instruction.shape.is_tuple() || instruction.shape.element_count() == 0;
+  if (is_empty || stepped.empty()) return;
+  if (static_cast<std::int64_t>(stepped.size()) == instruction.shape.rank()) split(id);
+}
+
+}  // namespace
+
+void split_steps(hlo::Module& module) { Steps(module).run(); }
+
+}  // namespace tpu::compiler

@@ -1,0 +1,619 @@
+#include "workloads/compiler/passes/expand/window_forms.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/scan_form.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/constant_folding.h"
+#include "workloads/compiler/passes/simplify/window_padding.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::WindowDimension;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kMostPositions = 64;
+/// Dimensions that a pooling kernel wants: two of windows, two of tiles.
+constexpr std::size_t kKernelRank = 4;
+
+/// Positions of a window: the most along a dimension, and all.
+std::pair<std::int64_t, std::int64_t> positions_of(const std::vector<WindowDimension>& window) {
+  std::int64_t most = 1, all = 1;
+  for (const WindowDimension& w : window) {
+    most = std::max(most, w.size);
+    all *= w.size;
+  }
+  return {most, all};
+}
+
+/// Dimensions of a window that are more than one element.
+Extents dimensions_of(const std::vector<WindowDimension>& window) {
+  Extents list;
+  for (std::size_t d = 0; d < window.size(); ++d) {
+    if (!is_trivial(window[d])) list.push_back(static_cast<std::int64_t>(d));
+  }
+  return list;
+}
+
+/// Arrays of four dimensions, merged of neighbours over which a window does not extend.
+struct FourDimensions {
+  std::vector<WindowDimension> window;
+  Extents ends;  ///< Behind the last of the dimensions that become each of the four.
+
+  Extents merged(const Extents& extents) const {
+    Extents four;
+    std::int64_t d = 0;
+    for (const std::int64_t end : ends) {
+      std::int64_t all = 1;
+      for (; d < end; ++d) all *= extents[static_cast<std::size_t>(d)];
+      four.push_back(all);
+    }
+    return four;
+  }
+};
+
+/// None where the window's dimensions are more than two, not neighbours, or the last one: nothing
+/// would fill the lanes.
+std::optional<FourDimensions> four_dimensions(const std::vector<WindowDimension>& window,
+                                              const Extents& extents) {
+  const Extents dimensions = dimensions_of(window);
+  const auto rank = static_cast<std::int64_t>(window.size());
+  if (dimensions.empty() || dimensions.size() > 2) return std::nullopt;
+  const std::int64_t first = dimensions.front(), last = dimensions.back();
+  if (last > first + 1 || last + 1 == rank) return std::nullopt;
+  std::int64_t before = 1;
+  for (std::int64_t d = 0; d < first; ++d) before *= extents[static_cast<std::size_t>(d)];
+  FourDimensions four;
+  four.window.resize(kKernelRank);
+  // What stands in front becomes the batch; else what stands behind, but for the last dimension.
+  const bool leads = before == 1 && last + 2 < rank;
+  const std::size_t row = leads ? 0 : 1;
+  if (first != last) four.window[row] = window[static_cast<std::size_t>(first)];
+  four.window[row + 1] = window[static_cast<std::size_t>(last)];
+  four.ends =
+      leads ? Extents{last, last + 1, rank - 1, rank} : Extents{first, last, last + 1, rank};
+  return four;
+}
+
+/// The one position of such a window has all elements of the dimension, each once.
+bool covers_all(const WindowDimension& w, std::int64_t elements, std::int64_t positions) {
+  return positions == 1 && w.base_dilation == 1 && w.window_dilation == 1 && w.padding_low >= 0 &&
+         w.size > 1 && w.size - w.padding_low >= elements;
+}
+
+/// Each position of such a window has the dimension's only element, and nothing else.
+bool repeats_one(const WindowDimension& w, std::int64_t elements, std::int64_t positions) {
+  return elements == 1 && w.window_dilation == 1 && w.size > 1 && w.padding_low < w.size &&
+         w.padding_low >= (positions - 1) * w.stride;
+}
+
+bool is_neutral(HloOpcode operation, double value) {
+  switch (operation) {
+    case HloOpcode::kAdd:
+      return value == 0;
+    case HloOpcode::kMultiply:
+      return value == 1;
+    case HloOpcode::kMaximum:
+      return value == -kInfinity;
+    case HloOpcode::kMinimum:
+      return value == kInfinity;
+    default:
+      return false;
+  }
+}
+
+class WindowForms {
+ public:
+  WindowForms(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {
+    for (const HloInstruction& instruction : entry().instructions) {
+      if (instruction.opcode != HloOpcode::kConvolution) continue;
+      Extents spatial = instruction.convolution->output_spatial;
+      std::sort(spatial.begin(), spatial.end());
+      images_.insert(std::move(spatial));
+    }
+  }
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    if (took_padding_ || entry().instructions.size() > count) tidy(module_.entry_computation());
+  }
+
+ private:
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  void visit(Id id);
+  bool steps_through_lanes(const HloInstruction& pooling) const;
+  bool visit_without_ones(HloInstruction pooling);
+  bool visit_before_transpose(HloInstruction pooling);
+  void visit_turned(HloInstruction pooling);
+  bool has_kernel_window(const std::vector<WindowDimension>& window) const;
+  /// An operation with a kernel, but for the window.
+  static bool has_kernel(HloOpcode operation, double initial) {
+    return (operation == HloOpcode::kMaximum || operation == HloOpcode::kAdd) &&
+           is_neutral(operation, initial);
+  }
+
+  void take_padding(HloInstruction& pooling, double initial);
+  bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
+  Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
+  bool is_faster_shifted(const HloInstruction& pooling) const;
+  bool rows_fit(const HloInstruction& scatter) const;
+  Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
+                     std::int64_t results, HloOpcode operation, double initial);
+  Id scatter(const HloInstruction& pooling, bool first_of_equal);
+  void scatter_in_steps(const HloInstruction& pooling);
+  Id in_four_dimensions(HloInstruction pooling);
+  Id window_position(Id image, const HloInstruction& pooling, const Extents& at, double fill);
+  Id back_in_place(Id value, const HloInstruction& pooling, const Extents& at);
+
+  hlo::Module& module_;
+  const Target& target_;
+  GraphEditor edit_;
+  std::set<Extents> images_;   ///< Spatial dimensions of the convolutions.
+  bool took_padding_ = false;  ///< A pad may have no reader.
+};
+
+/// Windows over the dimensions that images have outermost.
+bool WindowForms::has_kernel_window(const std::vector<WindowDimension>& window) const {
+  const Extents dimensions = dimensions_of(window);
+  const bool plain = std::all_of(window.begin(), window.end(), [](const WindowDimension& w) {
+    return w.base_dilation == 1 && w.padding_low >= 0 && w.padding_high >= 0 && !w.reversal;
+  });
+  if (window.size() != kKernelRank || dimensions.size() > 2 || !plain) return false;
+  if (images_.empty() || dimensions.empty()) return true;
+  return std::any_of(images_.begin(), images_.end(), [&](const Extents& spatial) {
+    return std::includes(spatial.begin(), spatial.end(), dimensions.begin(), dimensions.end());
+  });
+}
+
+/// The instruction over an array of merged dimensions.
+Id WindowForms::in_four_dimensions(HloInstruction pooling) {
+  const hlo::Shape shape = pooling.shape;
+  const FourDimensions four =
+      *four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
+  pooling.window = four.window;
+  pooling.name += ".four";
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    pooling.operands[i] =
+        edit_.reshape(pooling.operands[i], four.merged(edit_.dimensions(pooling.operands[i])));
+  }
+  pooling.shape = hlo::array_shape(shape.type, four.merged(shape.dimensions));
+  return edit_.reshape(edit_.append_instruction(std::move(pooling)), shape.dimensions);
+}
+
+/// All positions of a window over one dimension.
+Id WindowForms::combine_shifted(Id value, std::size_t dimension, const WindowDimension& w,
+                                std::int64_t results, HloOpcode operation, double initial) {
+  const auto d = static_cast<std::int64_t>(dimension);
+  if (w.base_dilation > 1) {
+    std::vector<hlo::PaddingDimension> padding(edit_.dimensions(value).size());
+    padding[dimension].interior = w.base_dilation - 1;
+    value = edit_.pad(value, padding, initial);
+  }
+  Id all = -1;
+  for (std::int64_t k = 0; k < w.size; ++k) {
+    const Id part =
+        edit_.take(value, d, k * w.window_dilation - w.padding_low, results, w.stride, initial);
+    all = all < 0 ? part : edit_.binary(operation, all, part);
+  }
+  return all;
+}
+
+/// The least bytes of an array in tiles, over all pairs of dimensions that may fill them.
+double densest_bytes(const hlo::Shape& shape) {
+  double least = kInfinity;
+  const Extents& extents = shape.dimensions;
+  for (std::size_t rows = 0; rows < extents.size(); ++rows) {
+    for (std::size_t lanes = 0; lanes < extents.size(); ++lanes) {
+      if (rows == lanes) continue;
+      const std::int64_t padded =
+          round_up(extents[rows], std::int64_t{8}) * round_up(extents[lanes], std::int64_t{128});
+      const std::int64_t others = shape.element_count() / (extents[rows] * extents[lanes]);
+      least = std::min(least, static_cast<double>(others * padded));
+    }
+  }
+  return least * hlo::byte_size(shape.type);
+}
+
+/// Whether the positions of a window, combined one after the other from parts of the array, take
+/// less than its kernel does, by the bytes that pass: the kernel has the window's dimensions
+/// outside of its tiles, which the two others may leave nearly empty; an array goes there and its
+/// windows back. Of parts each is read and written, then read once more. Beside convolutions the
+/// image lies as theirs do.
+bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
+  constexpr double kSurely = 2;
+  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
+  if (!images_.empty() || image.rank() < 2) return false;
+  HloInstruction kernel = pooling;
+  Extents extents = image.dimensions;
+  if (!has_kernel_window(pooling.window)) {
+    const auto four = four_dimensions(pooling.window, extents);
+    if (!four || !has_kernel_window(four->window)) return false;
+    kernel.window = four->window;
+    extents = four->merged(extents);
+    kernel.shape.dimensions = four->merged(pooling.shape.dimensions);
+  }
+  const hlo::Shape merged = hlo::array_shape(image.type, extents);
+  const auto padded = static_cast<double>(
+      in_order(merged, order_of_windows(kernel, merged, kernel.shape, target_.vmem_bytes))
+          .padded_bytes());
+  const double dense = densest_bytes(hlo::array_shape(ElementType::kF32, image.dimensions));
+  double passes = 0, kernels = 0;
+  for (const WindowDimension& w : pooling.window) {
+    if (is_trivial(w)) continue;
+    if (w.stride > 1 || w.base_dilation > 1) return false;
+    passes += 3 * static_cast<double>(w.size) + 1;
+    kernels += static_cast<double>(w.size) + 1;
+  }
+  const double rate = target_.hbm_bytes_per_cycle;
+  return kSurely * (kernels * kKernelCycles + passes * dense / rate) <
+         3 * (kKernelCycles + 2 * padded / rate);
+}
+
+/// One dimension after the other, until a kernel takes the rest.
+Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initial) {
+  const ElementType type = pooling.shape.type;
+  const Extents results = pooling.shape.dimensions;
+  const bool is_shifted = is_faster_shifted(pooling);
+  // Sums of bf16 are rounded once.
+  const bool widens = type == ElementType::kBf16 && operation == HloOpcode::kAdd;
+  for (std::size_t d = 0; d < pooling.window.size(); ++d) {
+    const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
+    const bool as_it_is = has_kernel_window(pooling.window);
+    const bool merges = four && results.size() != kKernelRank && has_kernel_window(four->window);
+    if (has_kernel(operation, initial) && (as_it_is || merges) && !is_shifted) {
+      pooling.shape = hlo::array_shape(edit_.shape(pooling.operands[0]).type, results);
+      if (as_it_is) pooling.name += ".rest";
+      return edit_.convert(as_it_is ? edit_.append_instruction(std::move(pooling))
+                                    : in_four_dimensions(std::move(pooling)),
+                           type);
+    }
+    if (is_trivial(pooling.window[d])) continue;
+    if (widens) pooling.operands[0] = edit_.convert(pooling.operands[0], ElementType::kF32);
+    pooling.operands[0] =
+        combine_shifted(pooling.operands[0], d, pooling.window[d], results[d], operation, initial);
+    pooling.window[d] = {};
+  }
+  Id value = pooling.operands[0];
+  if (!is_neutral(operation, initial)) {
+    const hlo::Shape shape = edit_.shape(value);
+    value = edit_.binary(operation, edit_.splat(shape.type, shape.dimensions, initial), value);
+  }
+  return edit_.convert(value, type);
+}
+
+/// The elements of an image that are the `at`th of each window.
+Id WindowForms::window_position(Id image, const HloInstruction& pooling, const Extents& at,
+                                double fill) {
+  const Extents windows = edit_.dimensions(pooling.operands[1]);
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const WindowDimension& w = pooling.window[d];
+    if (is_trivial(w)) continue;
+    image = edit_.take(image, static_cast<std::int64_t>(d),
+                       at[d] * w.window_dilation - w.padding_low, windows[d], w.stride, fill);
+  }
+  return image;
+}
+
+/// The reverse: a value of each window goes to the `at`th element of it, zeros to the others.
+Id WindowForms::back_in_place(Id value, const HloInstruction& pooling, const Extents& at) {
+  std::vector<hlo::PaddingDimension> padding(at.size());
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    const WindowDimension& w = pooling.window[d];
+    const std::int64_t windows = edit_.dimensions(value)[d];
+    padding[d].low = at[d] * w.window_dilation - w.padding_low;
+    padding[d].interior = w.stride - 1;
+    padding[d].high = pooling.shape.dimensions[d] - padding[d].low - (windows - 1) * w.stride - 1;
+  }
+  return edit_.pad(value, padding);
+}
+
+/// Each position of the window by itself: its elements that are the greatest, and the first (or
+/// last) such, get the window's value.
+Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
+  const Extents windows = edit_.dimensions(pooling.operands[1]);
+  const ElementType type = pooling.shape.type;
+  std::vector<Extents> positions{{}};
+  for (const WindowDimension& w : pooling.window) {
+    std::vector<Extents> longer;
+    for (const Extents& position : positions) {
+      for (std::int64_t k = 0; k < w.size; ++k) {
+        longer.push_back(position);
+        longer.back().push_back(k);
+      }
+    }
+    positions = std::move(longer);
+  }
+  if (!first_of_equal) std::reverse(positions.begin(), positions.end());
+  std::vector<Id> elements;
+  Id greatest = -1;
+  for (const Extents& at : positions) {
+    elements.push_back(window_position(pooling.operands[0], pooling, at, -kInfinity));
+    greatest = greatest < 0 ? elements.back()
+                            : edit_.binary(HloOpcode::kMaximum, greatest, elements.back());
+  }
+  Id left = edit_.convert(pooling.operands[1], ElementType::kF32), sum = -1;
+  const Id zero = edit_.splat(ElementType::kF32, windows, 0);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const Id hit = edit_.compare(elements[i], greatest, hlo::ComparisonDirection::kEq);
+    const Id part = back_in_place(edit_.select(hit, left, zero), pooling, positions[i]);
+    left = edit_.select(hit, zero, left);
+    sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
+  }
+  return edit_.convert(sum, type);
+}
+
+/// Along the last dimension of the window each row has its greatest element; among these the others
+/// choose, and each row's share goes to its element. The first of equal ones in the order of the
+/// window is the first in the first such row, the last one likewise.
+void WindowForms::scatter_in_steps(const HloInstruction& pooling) {
+  const auto last = static_cast<std::size_t>(dimensions_of(pooling.window).back());
+  HloInstruction among = pooling, within = pooling;
+  among.name += ".among_rows";
+  within.name += ".within_rows";
+  among.window[last] = {};
+  for (std::size_t d = 0; d < last; ++d) within.window[d] = {};
+  among.shape.dimensions[last] = edit_.dimensions(pooling.operands[1])[last];
+  HloInstruction greatest = edit_.start(
+      HloOpcode::kReduceWindow, {pooling.operands[0], edit_.scalar(pooling.shape.type, -kInfinity)},
+      hlo::array_shape(pooling.shape.type, among.shape.dimensions));
+  greatest.window = within.window;
+  greatest.called = {edit_.scalar_computation(HloOpcode::kMaximum, pooling.shape.type)};
+  among.operands[0] = edit_.append_instruction(std::move(greatest));
+  const Id rows = among.operands[0];
+  const Id shares = within.operands[1] = edit_.append_instruction(std::move(among));
+  const Id elements = edit_.append_instruction(std::move(within));
+  edit_.finish(elements);
+  for (const Id step : {rows, shares, elements}) visit(step);
+}
+
+/// Whether the kernel of a select-and-scatter has room for rows of the image, with its windows
+/// outermost.
+bool WindowForms::rows_fit(const HloInstruction& scatter) const {
+  Extents order = order_of_windows(scatter, scatter.shape, entry().at(scatter.operands[1]).shape,
+                                   target_.vmem_bytes);
+  hlo::Computation alone;
+  for (std::size_t i = 0; i < scatter.operands.size(); ++i) {
+    HloInstruction operand = entry().at(scatter.operands[i]);
+    if (i < 2) {
+      operand.shape.layout = tiled_layout(operand.shape.type, {order.rbegin(), order.rend()});
+    }
+    append(alone, std::move(operand));
+  }
+  HloInstruction kernel = scatter;
+  kernel.operands = {0, 1, 2};
+  kernel.shape.layout = alone.at(0).shape.layout;
+  return has_pooling_kernel(module_, alone, kernel, target_);
+}
+
+/// Whether windows of the last dimension take every second element or fewer, or have a gradient,
+/// and the dimension beside it fills the lanes.
+bool WindowForms::steps_through_lanes(const HloInstruction& pooling) const {
+  constexpr std::int64_t kFewLanes = 32;
+  const Extents dimensions = dimensions_of(pooling.window);
+  const auto rank = static_cast<std::int64_t>(pooling.window.size());
+  if (rank < 3 || dimensions != Extents{rank - 1}) return false;
+  if (pooling.shape.dimensions[static_cast<std::size_t>(rank - 2)] < kFewLanes) return false;
+  const WindowDimension& w = pooling.window.back();
+  return pooling.opcode == HloOpcode::kSelectAndScatter || w.stride > 1 || w.base_dilation > 1;
+}
+
+/// The same over the dimension next to the last one.
+void WindowForms::visit_turned(HloInstruction pooling) {
+  const std::size_t rank = pooling.window.size();
+  Extents permutation(rank);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  std::swap(permutation[rank - 2], permutation[rank - 1]);
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    pooling.operands[i] = edit_.transpose(pooling.operands[i], permutation);
+  }
+  std::swap(pooling.window[rank - 2], pooling.window[rank - 1]);
+  std::swap(pooling.shape.dimensions[rank - 2], pooling.shape.dimensions[rank - 1]);
+  pooling.name += ".turned";
+  const Id turned = edit_.append_instruction(std::move(pooling));
+  edit_.finish(edit_.transpose(turned, permutation));
+  visit(turned);
+}
+
+/// Without dimensions of one element, where there are more than a kernel has; false: there are
+/// none.
+bool WindowForms::visit_without_ones(HloInstruction pooling) {
+  const Extents results = pooling.shape.dimensions;
+  const Extents extents = edit_.dimensions(pooling.operands[0]);
+  Extents ones;
+  for (std::size_t d = results.size(); d-- > 0 && results.size() - ones.size() > kKernelRank;) {
+    if (results[d] == 1 && extents[d] == 1 && is_trivial(pooling.window[d])) {
+      ones.push_back(static_cast<std::int64_t>(d));
+    }
+  }
+  if (ones.empty()) return false;
+  const auto without = [&ones](auto list) {
+    for (const std::int64_t d : ones) list.erase(list.begin() + d);
+    return list;
+  };
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    const Id operand = pooling.operands[i];
+    pooling.operands[i] = edit_.reshape(operand, without(edit_.dimensions(operand)));
+  }
+  pooling.window = without(pooling.window);
+  pooling.shape.dimensions = without(results);
+  pooling.shape.layout = {};
+  pooling.name += ".images";
+  const Id windows = edit_.append_instruction(std::move(pooling));
+  edit_.finish(edit_.reshape(windows, results));
+  visit(windows);
+  return true;
+}
+
+/// Windows of a transposed image in the image itself, whose dimensions then are those of the
+/// convolutions, as in Equinox, which pools images of (channels, height, width) as others do.
+bool WindowForms::visit_before_transpose(HloInstruction pooling) {
+  const Extents extents = edit_.dimensions(pooling.operands[0]);
+  Id image = pooling.operands[0];
+  // Dimensions of one element that came and went.
+  while (entry().at(image).opcode == HloOpcode::kReshape) image = entry().at(image).operands[0];
+  const HloInstruction transpose = entry().at(image);
+  if (images_.empty() || transpose.opcode != HloOpcode::kTranspose ||
+      transpose.shape.dimensions != extents) {
+    return false;
+  }
+  const Extents results = pooling.shape.dimensions;
+  HloInstruction moved = pooling;
+  Extents back(extents.size());
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const auto from = static_cast<std::size_t>(transpose.dimensions[d]);
+    moved.window[from] = pooling.window[d];
+    moved.shape.dimensions[from] = results[d];
+    back[from] = static_cast<std::int64_t>(d);
+  }
+  if (!has_kernel_window(moved.window)) return false;
+  moved.operands[0] = transpose.operands[0];
+  if (moved.operands.size() > 2) moved.operands[1] = edit_.transpose(moved.operands[1], back);
+  moved.shape.layout = {};
+  moved.name += ".image";
+  const Id windows = edit_.append_instruction(std::move(moved));
+  edit_.finish(edit_.transpose(windows, transpose.dimensions));
+  visit(windows);
+  return true;
+}
+
+/// Reads what a pad reads whose elements are the neutral ones.
+void WindowForms::take_padding(HloInstruction& pooling, double initial) {
+  const HloInstruction& pad = entry().at(pooling.operands[0]);
+  if (pad.opcode != HloOpcode::kPad || !edit_.is_splat(pad.operands[1], initial)) return;
+  const Extents& extents = entry().at(pad.operands[0]).shape.dimensions;
+  std::vector<WindowDimension> window = pooling.window;
+  for (std::size_t d = 0; d < window.size(); ++d) {
+    hlo::PaddingDimension p = pad.padding[d];
+    if (extents[d] == 1) p.interior = 0;
+    if (p.interior > 0 || !compiler::take_padding(window[d], p)) return;
+  }
+  pooling.window = std::move(window);
+  pooling.operands[0] = pad.operands[0];
+  took_padding_ = true;
+}
+
+/// Dimensions of which a window has all elements are reduced, those of one element repeated.
+bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, double initial) {
+  const Extents results = pooling.shape.dimensions;
+  Extents extents = edit_.dimensions(pooling.operands[0]), reduced;
+  bool repeats = false;
+  for (std::size_t d = 0; d < results.size(); ++d) {
+    WindowDimension& w = pooling.window[d];
+    const bool is_reduced = covers_all(w, extents[d], results[d]);
+    const bool is_repeated = !is_reduced && repeats_one(w, extents[d], results[d]);
+    if (is_reduced) reduced.push_back(static_cast<std::int64_t>(d));
+    repeats = repeats || is_repeated;
+    if (!is_reduced && !is_repeated) continue;
+    w = {};
+    extents[d] = pooling.shape.dimensions[d] = 1;
+  }
+  if (reduced.empty() && !repeats) return false;
+  Id value = pooling.operands[0], windows = -1;
+  if (!reduced.empty()) {
+    value = edit_.reshape(edit_.reduce(value, operation, reduced, initial), extents);
+  }
+  if (!dimensions_of(pooling.window).empty()) {
+    pooling.operands[0] = value;
+    pooling.name += ".windows";
+    value = windows = edit_.append_instruction(pooling);
+  }
+  if (repeats) {
+    Extents some, kept;
+    for (std::size_t d = 0; d < results.size(); ++d) {
+      if (pooling.shape.dimensions[d] != results[d]) continue;
+      some.push_back(results[d]);
+      kept.push_back(static_cast<std::int64_t>(d));
+    }
+    value = edit_.broadcast(edit_.reshape(value, some), results, kept);
+  }
+  edit_.finish(value);
+  if (windows >= 0) visit(windows);
+  return true;
+}
+
+void WindowForms::visit(Id id) {
+  HloInstruction pooling = entry().at(id);
+  const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
+  if ((pooling.opcode != HloOpcode::kReduceWindow && !is_scatter) || pooling.shape.is_tuple() ||
+      pooling.operands.size() != (is_scatter ? 3U : 2U) || scan_form(module_, entry(), pooling)) {
+    return;
+  }
+  const ElementType type = pooling.shape.type;
+  const std::optional<double> initial = scalar_value(entry().at(pooling.operands.back()));
+  const HloOpcode operation = combining_operation(module_.computation(pooling.called.at(0)));
+  if (!initial || operation == HloOpcode::kCount ||
+      (type != ElementType::kF32 && type != ElementType::kBf16)) {
+    return;
+  }
+  edit_.stand_for(id);
+  const bool has_neutral = !is_scatter && is_neutral(operation, *initial);
+  if (has_neutral) {
+    take_padding(pooling, *initial);
+    if (visit_whole(pooling, operation, *initial)) return;
+    module_.entry_computation().at(id) = pooling;
+  }
+  if (has_neutral && dimensions_of(pooling.window).empty()) {
+    return edit_.finish(pooling.operands[0]);
+  }
+  if (visit_without_ones(pooling) || visit_before_transpose(pooling)) return;
+  const auto [most, all] = positions_of(pooling.window);
+  if (steps_through_lanes(pooling)) return visit_turned(pooling);
+  if (!is_scatter) {
+    const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&
+                           !is_faster_shifted(pooling);
+    if (!is_kernel && most <= kMostPositions) edit_.finish(reduce(pooling, operation, *initial));
+    return;
+  }
+  const hlo::Computation& select = module_.computation(pooling.called[0]);
+  const hlo::ComparisonDirection direction = select.at(select.root).direction;
+  const bool first = direction == hlo::ComparisonDirection::kGe;
+  const bool in_order = select.at(select.at(select.root).operands[0]).parameter_number == 0;
+  if (operation != HloOpcode::kCompare || *initial != 0 || !in_order ||
+      (!first && direction != hlo::ComparisonDirection::kGt) ||
+      combining_operation(module_.computation(pooling.called.at(1))) != HloOpcode::kAdd) {
+    return;
+  }
+  if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) {
+    return;
+  }
+  const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
+  const bool merges =
+      first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
+  if (merges) {
+    const Id back = in_four_dimensions(pooling);
+    edit_.finish(back);
+    return visit(entry().at(back).operands[0]);
+  }
+  if (all <= kMostPositions) return edit_.finish(scatter(pooling, first));
+  if (dimensions_of(pooling.window).size() > 1) scatter_in_steps(pooling);
+}
+
+}  // namespace
+
+void rewrite_windows(hlo::Module& module, const Target& target) {
+  WindowForms(module, target).run();
+}
+
+}  // namespace tpu::compiler

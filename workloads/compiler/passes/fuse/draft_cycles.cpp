@@ -1,0 +1,121 @@
+#include "workloads/compiler/passes/fuse/draft_cycles.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/passes/expand/widen.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+/// The vector unit's work of a draft.
+class VectorWork {
+ public:
+  VectorWork(const Computation& entry, const FusionDraft& draft, const SumsInKernels& sums)
+      : entry_(entry), draft_(draft), sums_(sums), used_(sums.used_in(draft)) {
+    find_passes();
+  }
+
+  double cycles() const {
+    double cycles = 0;
+    for (int pass = 0; pass <= last_; ++pass) cycles += cycles_of(pass);
+    return cycles;
+  }
+
+ private:
+  const HloInstruction& at(InstructionId id) const { return entry_.at(id); }
+
+  /// A value stands in the pass behind those that make the sums which it is made of.
+  void find_passes() {
+    for (InstructionId id : draft_.inside) {
+      int pass = 0;
+      for (InstructionId operand : at(id).operands) {
+        const auto found = pass_.find(operand);
+        if (found == pass_.end()) continue;
+        pass = std::max(pass, found->second + (used_.count(operand) != 0 ? 1 : 0));
+      }
+      pass_[id] = pass;
+      last_ = std::max(last_, pass);
+    }
+  }
+
+  /// What the pass computes: what its sums, or in the last pass the results, are made of.
+  double cycles_of(int pass) const {
+    std::set<InstructionId> needed;
+    std::vector<InstructionId> work;
+    for (InstructionId sum : used_) {
+      if (pass_.at(sum) == pass) work.push_back(sum);
+    }
+    if (pass == last_) {
+      std::copy_if(draft_.roots.begin(), draft_.roots.end(), std::back_inserter(work),
+                   [this](InstructionId root) { return used_.count(root) == 0; });
+    }
+    double cycles = 0;
+    while (!work.empty()) {
+      const InstructionId id = work.back();
+      work.pop_back();
+      if (!needed.insert(id).second) continue;
+      cycles += cycles_at(id);
+      for (InstructionId operand : at(id).operands) {
+        if (pass_.count(operand) != 0 && used_.count(operand) == 0) work.push_back(operand);
+      }
+    }
+    return cycles;
+  }
+
+  double cycles_at(InstructionId id) const {
+    const HloInstruction& instruction = at(id);
+    const Shape& shape = at(stepped_through(entry_, id)).shape;
+    if (extent_text(shape) != draft_.extent) return 0;
+    if (instruction.opcode != HloOpcode::kReduce)
+      return tiles(shape) * vector_cycles(instruction.opcode);
+    // Lane tiles are added to each other first.
+    const double sums = sums_.reduces_lanes_only(id) ? tiles(shape) / lane_tiles(shape) : 0;
+    return tiles(shape) * kSumCycles + sums * kLaneSumCycles;
+  }
+
+  /// Of 1024 elements.
+  static double tiles(const Shape& shape) {
+    return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
+  }
+
+  static double lane_tiles(const Shape& shape) {
+    return static_cast<double>(ceil_divide(physical_extents(shape).back(), 128));
+  }
+
+  const Computation& entry_;
+  const FusionDraft& draft_;
+  const SumsInKernels& sums_;
+  std::set<InstructionId> used_;
+  std::map<InstructionId, int> pass_;  ///< Of what the kernel computes.
+  int last_ = 0;
+};
+
+}  // namespace
+
+double DraftCycles::all() const { return kKernelCycles + std::max(moved, vector); }
+
+DraftCycles draft_cycles(const Computation& entry, const FusionDraft& draft,
+                         const SumsInKernels& sums, double hbm_bytes_per_cycle) {
+  double bytes = 0;
+  const auto add = [&](InstructionId id) {
+    bytes += 1024.0 * static_cast<double>(granules(stored_shape(entry.at(id).shape)));
+  };
+  std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
+  std::for_each(draft.roots.begin(), draft.roots.end(), add);
+  return {bytes / (hbm_bytes_per_cycle * kMixedTrafficRate),
+          VectorWork(entry, draft, sums).cycles()};
+}
+
+}  // namespace tpu::compiler

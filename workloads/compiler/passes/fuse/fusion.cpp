@@ -1,0 +1,1035 @@
+#include "workloads/compiler/passes/fuse/fusion.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "sim/base/error.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/widen.h"
+#include "workloads/compiler/passes/fuse/draft_cycles.h"
+#include "workloads/compiler/passes/fuse/epilogue_forms.h"
+#include "workloads/compiler/passes/fuse/fusion_draft.h"
+#include "workloads/compiler/passes/fuse/kernel_order.h"
+#include "workloads/compiler/passes/fuse/slices_in_place.h"
+#include "workloads/compiler/passes/fuse/sums_in_kernels.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+bool reads_nothing(const Computation& computation, InstructionId id) {
+  const HloInstruction& instruction = computation.at(id);
+  if (instruction.shape.is_tuple()) return false;
+  if (instruction.opcode == HloOpcode::kIota) return true;
+  if (instruction.opcode == HloOpcode::kBroadcast) {
+    return computation.at(instruction.operands[0]).shape.rank() == 0 &&
+           reads_nothing(computation, instruction.operands[0]);
+  }
+  return instruction.opcode == HloOpcode::kConstant && instruction.shape.rank() == 0;
+}
+
+bool takes_immediate(const HloInstruction& user, std::size_t operand) {
+  switch (user.opcode) {
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kPad:
+      return operand == 1;
+    case HloOpcode::kSelectAndScatter:
+      return operand == 2;
+    case HloOpcode::kDynamicSlice:
+      return operand >= 1;
+    case HloOpcode::kDynamicUpdateSlice:
+      return operand >= 2;
+    case HloOpcode::kReduce:
+      return operand >= user.operands.size() / 2;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+/// A kernel around the MXUs. Convolutions by groups are none.
+bool is_matrix_product(const HloInstruction& instruction) {
+  const bool is_convolution = instruction.opcode == HloOpcode::kConvolution &&
+                              instruction.feature_group_count == 1 &&
+                              instruction.batch_group_count == 1;
+  return instruction.opcode == HloOpcode::kDot || is_convolution;
+}
+
+class Fusion {
+ public:
+  Fusion(hlo::Module& module, const FusionLimits& limits)
+      : module_(module),
+        limits_(limits),
+        entry_(module.entry_computation()),
+        sums_(entry_, limits.row_bytes),
+        epilogues_(module, entry_),
+        users_(users_of(entry_)),
+        written_(entry_.instructions.size(), false),
+        seen_in_walk_(entry_.instructions.size(), 0) {
+    for (const HloInstruction& instruction : entry_.instructions) {
+      bytes_.push_back(granules(stored_shape(instruction.shape)));
+      extents_.push_back(extent_text(instruction.shape));
+      const bool is_slice = may_read_in_place(entry_, instruction.id);
+      arrays_.push_back(is_slice ? instruction.operands[0] : instruction.id);
+    }
+  }
+
+  void run();
+
+ private:
+  const HloInstruction& at(InstructionId id) const { return entry_.at(id); }
+  bool is_written(InstructionId id) const { return written_[static_cast<std::size_t>(id)]; }
+  bool is_fusible(InstructionId id) const;
+  /// Granules that the value takes in HBM.
+  std::uint64_t bytes(InstructionId id) const { return bytes_[static_cast<std::size_t>(id)]; }
+
+  bool is_forced(InstructionId id) const;
+  void find_forced();
+  std::set<InstructionId> sinks(InstructionId id);
+  bool is_cheaper_written(InstructionId id);
+  bool readers_fit(InstructionId id);
+  void choose_written();
+  bool is_narrower_than_source(InstructionId id) const;
+  bool becomes_private(InstructionId array, InstructionId reader);
+  bool spares_its_source(InstructionId id);
+  void write_what_spares_its_source();
+
+  void collect(FusionDraft& draft) const;
+  /// Of what the value, or the reduction that makes it, steps through; equal where layouts are,
+  /// too.
+  const std::string& extent_of(InstructionId root) const {
+    return extent_of_value(stepped_through(entry_, root));
+  }
+  const std::string& extent_of_value(InstructionId id) const {
+    return extents_[static_cast<std::size_t>(id)];
+  }
+  void draft_kernels();
+  void index_readers();
+  void add_reader(std::size_t draft);
+  void remove_reader(std::size_t draft);
+
+  /// What the kernel reads: of slices that it reads in place the array.
+  InstructionId array_of(InstructionId leaf) const {
+    return arrays_[static_cast<std::size_t>(leaf)];
+  }
+  std::uint64_t shared_bytes(const FusionDraft& a, const FusionDraft& b) const;
+  bool is_loop_over(std::size_t draft, const std::string& extent) const;
+  std::vector<std::size_t> siblings_of(std::size_t draft) const;
+  std::size_t arrays_of_both(std::size_t a, std::size_t b) const;
+  void append_sources(std::size_t draft, std::vector<std::size_t>& found) const;
+  std::optional<std::size_t> next_reader(const FusionDraft& maker, std::size_t from) const;
+  void name_maker(std::size_t draft);
+  /// Whether a third kernel stands between two, whichever comes first.
+  bool have_path_around(std::size_t a, std::size_t b);
+  /// Whether one reads a sum of the other that is known when all blocks are done.
+  bool reads_late_root(const FusionDraft& reader, const FusionDraft& maker) const;
+  DraftCycles cycles(const FusionDraft& draft) const {
+    return draft_cycles(entry_, draft, sums_, limits_.hbm_bytes_per_cycle);
+  }
+  bool may_merge(std::size_t a, std::size_t b);
+  FusionDraft merged(std::size_t a, std::size_t b) const;
+  void merge(std::size_t into, std::size_t from);
+  void merge_siblings();
+  bool may_compute_rows(std::size_t reducer, std::size_t rows);
+  bool compute_rows_in_reductions();
+  bool fits_behind_convolution(const FusionDraft& draft, InstructionId product) const;
+  bool is_matrix_behind(InstructionId id, const FusionDraft& draft, InstructionId product) const;
+  bool has_kernel_behind(const FusionDraft& draft, InstructionId product,
+                         std::uint64_t matrices) const;
+  bool may_stand_behind(std::size_t host, std::size_t reader);
+  bool is_better_beside(std::size_t host, std::size_t reader);
+  bool may_join(std::size_t host, std::size_t reader) {
+    return may_stand_behind(host, reader) && !is_better_beside(host, reader);
+  }
+  FusionDraft joined(std::size_t host, std::size_t reader) const;
+  bool join_a_reader(std::size_t host);
+  void fuse_epilogues();
+  bool is_made_of_what_is_read(const FusionDraft& draft, InstructionId leaf,
+                               const FusionDraft& value) const;
+  bool fits(const FusionDraft& draft) const;
+  bool compute_a_leaf(std::size_t draft);
+  void compute_from_what_is_read();
+
+  const HloInstruction& most_expensive(const FusionDraft& draft) const;
+  hlo::ComputationId build_computation(const FusionDraft& draft, const std::string& name);
+  void build_fusion(const FusionDraft& draft, std::size_t number);
+  void place(const FusionDraft& draft, HloInstruction fusion);
+  void build();
+
+  hlo::Module& module_;
+  FusionLimits limits_;
+  Computation& entry_;
+  SumsInKernels sums_;
+  EpilogueForms epilogues_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::vector<std::uint64_t> bytes_;         ///< Of each instruction.
+  std::vector<std::string> extents_;         ///< Of each instruction's value.
+  std::vector<InstructionId> arrays_;        ///< Of each instruction: where its value lies.
+  std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
+  std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
+  std::uint32_t walk_ = 0;
+  std::vector<FusionDraft> drafts_;
+  std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
+  std::vector<std::optional<std::size_t>>
+      maker_;                         ///< Of each instruction: the draft it is a root of.
+  std::optional<KernelOrder> order_;  ///< Of the drafts.
+  std::vector<Computation> computations_;
+  std::vector<std::pair<const FusionDraft*, HloInstruction>> pending_;
+  std::map<InstructionId, InstructionId> renamed_;  ///< Results that stand in another place.
+};
+
+bool Fusion::is_fusible(InstructionId id) const {
+  const HloInstruction& instruction = at(id);
+  if (instruction.shape.is_tuple()) return false;
+  return hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
+         instruction.opcode == HloOpcode::kIota || reads_nothing(entry_, id);
+}
+
+/// What must stand in HBM whatever it costs: the result of an operation that is no elementwise one,
+/// and what anything but a fusible operation over the same extent or a reduction reads.
+bool Fusion::is_forced(InstructionId id) const {
+  if (!is_fusible(id)) return true;
+  if (id == entry_.root) return true;
+  const bool is_scalar_constant = at(id).opcode == HloOpcode::kConstant && at(id).shape.rank() == 0;
+  for (InstructionId user_id : users_[static_cast<std::size_t>(id)]) {
+    const HloInstruction& user = at(user_id);
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      if (user.operands[i] != id) continue;
+      if (is_scalar_constant && (takes_immediate(user, i) || is_fusible(user_id))) continue;
+      if (is_plain_reduce(user) && i == 0) continue;
+      if (i == 0 && uniform_start(entry_, user) != nullptr) continue;
+      if (!is_fusible(user_id)) return true;
+      if (at(id).shape.dimensions == user.shape.dimensions) continue;
+      if (user.opcode == HloOpcode::kBroadcast &&
+          (reads_nothing(entry_, id) || sums_.is_made_of_column_sum(id))) {
+        continue;
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+void Fusion::find_forced() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    written_[static_cast<std::size_t>(instruction.id)] = is_forced(instruction.id);
+  }
+}
+
+/// The kernels that would compute the value if it were not written: written values and reductions
+/// that are reached through values that are not. Reductions that can share a kernel count once.
+/// Stops counting at eight, and looking where more values lie between than kernels can hold.
+std::set<InstructionId> Fusion::sinks(InstructionId id) {
+  constexpr std::size_t kFarthest = 2048;
+  std::set<InstructionId> found;
+  std::set<std::string> reductions;
+  std::vector<InstructionId> work{id};
+  ++walk_;
+  std::size_t visited = 0;
+  while (!work.empty() && found.size() < 8 && visited++ < kFarthest) {
+    const InstructionId value = work.back();
+    work.pop_back();
+    for (InstructionId user : users_[static_cast<std::size_t>(value)]) {
+      std::uint32_t& seen = seen_in_walk_[static_cast<std::size_t>(user)];
+      if (std::exchange(seen, walk_) == walk_) continue;
+      if (!is_written(user)) {
+        work.push_back(user);
+      } else if (!is_plain_reduce(at(user)) || reductions.insert(extent_of(user)).second) {
+        found.insert(user);
+      }
+    }
+  }
+  return found;
+}
+
+/// Bytes in both cases, the product's own write and read included where an epilogue could save
+/// them.
+bool Fusion::is_cheaper_written(InstructionId id) {
+  const std::size_t count = sinks(id).size();
+  FusionDraft draft;
+  draft.roots = {id};
+  collect(draft);
+  if (draft.leaves.size() + 1 > limits_.arrays || draft.inside.size() > limits_.instructions) {
+    return true;
+  }
+  if (count < 2) return false;
+  std::uint64_t in = 0, product = 0;
+  for (InstructionId leaf : draft.leaves) {
+    in += bytes(leaf);
+    if (!is_matrix_product(at(leaf)) || at(leaf).shape.dimensions != at(id).shape.dimensions) {
+      continue;
+    }
+    const std::vector<InstructionId>& users = users_[static_cast<std::size_t>(leaf)];
+    const bool is_private = std::all_of(users.begin(), users.end(), [&draft](InstructionId user) {
+      return std::find(draft.inside.begin(), draft.inside.end(), user) != draft.inside.end();
+    });
+    if (is_private) product = bytes(leaf);
+  }
+  const std::uint64_t computed_again = product + count * in;
+  const std::uint64_t written = in - product + bytes(id) * (1 + count);
+  return written <= computed_again;
+}
+
+/// In order, so that what a value reads is known when it is looked at; then backwards, when it is
+/// known who reads it: a value whose only reader was written later need not be.
+void Fusion::choose_written() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    const InstructionId id = instruction.id;
+    if (is_written(id) || reads_nothing(entry_, id)) continue;
+    if (is_cheaper_written(id)) written_[static_cast<std::size_t>(id)] = true;
+  }
+  for (auto last = entry_.instructions.rbegin(); last != entry_.instructions.rend(); ++last) {
+    const InstructionId id = last->id;
+    if (!is_written(id) || is_forced(id)) continue;
+    written_[static_cast<std::size_t>(id)] = false;
+    written_[static_cast<std::size_t>(id)] = is_cheaper_written(id) || !readers_fit(id);
+  }
+  write_what_spares_its_source();
+}
+
+/// Whether the kernels that compute the value, now that it is not written, are within the limits.
+bool Fusion::readers_fit(InstructionId id) {
+  const std::set<InstructionId> readers = sinks(id);
+  return std::all_of(readers.begin(), readers.end(), [this](InstructionId reader) {
+    FusionDraft draft;
+    draft.roots = {reader};
+    collect(draft);
+    return draft.leaves.size() + 1 <= limits_.arrays && draft.inside.size() <= limits_.instructions;
+  });
+}
+
+/// Whether the array, when the value is written, is read by no kernel but those that can become one
+/// with its maker's: earlier ones than the value's reader, over its extent.
+bool Fusion::becomes_private(InstructionId array, InstructionId reader) {
+  if (!is_fusible(array) && at(array).opcode != HloOpcode::kDot) return false;
+  const std::set<InstructionId> readers = sinks(array);
+  return std::all_of(readers.begin(), readers.end(), [&](InstructionId other) {
+    return other < reader && is_fusible(other) && extent_of(other) == extent_of_value(array);
+  });
+}
+
+/// Whether it is fewer bytes than an array that it is made of.
+bool Fusion::is_narrower_than_source(InstructionId id) const {
+  const std::vector<InstructionId>& operands = at(id).operands;
+  return is_fusible(id) && std::any_of(operands.begin(), operands.end(), [&](InstructionId source) {
+           return bytes(source) > bytes(id) && !reads_nothing(entry_, source);
+         });
+}
+
+/// Whether the kernels that use the value would read larger arrays for its sake alone, that nobody
+/// else would need to be written: the mask of an activation, written in the forward pass, is half
+/// of the numbers that it was made of.
+bool Fusion::spares_its_source(InstructionId id) {
+  if (is_written(id) || !is_narrower_than_source(id)) return false;
+  const std::set<InstructionId> readers = sinks(id);
+  for (InstructionId reader : readers) {
+    if (!is_fusible(reader) && !is_plain_reduce(at(reader))) return false;
+    FusionDraft kernel;
+    kernel.roots = {reader};
+    collect(kernel);
+    written_[static_cast<std::size_t>(id)] = true;
+    std::uint64_t spared = 0;  // Written and read, as the value will be.
+    for (InstructionId leaf : kernel.leaves) {
+      spared += becomes_private(leaf, reader) ? bytes(leaf) : 0;
+    }
+    written_[static_cast<std::size_t>(id)] = false;
+    if (spared <= bytes(id)) return false;
+  }
+  return !readers.empty();
+}
+
+void Fusion::write_what_spares_its_source() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (!spares_its_source(instruction.id)) continue;
+    written_[static_cast<std::size_t>(instruction.id)] = true;
+  }
+}
+
+/// Fills in what the draft computes and reads, from its roots and its product: operands before
+/// their users, in the order in which the roots need them, so that equal kernels look alike.
+void Fusion::collect(FusionDraft& draft) const {
+  draft.inside.clear();
+  draft.leaves.clear();
+  std::set<InstructionId> seen, entered;
+  std::vector<InstructionId> work(draft.roots.rbegin(), draft.roots.rend());
+  const auto is_root = [&draft](InstructionId id) {
+    return std::find(draft.roots.begin(), draft.roots.end(), id) != draft.roots.end();
+  };
+  // The sides of a product come from memory, even if they read nothing themselves.
+  const auto is_side = [&](InstructionId id) {
+    if (draft.product < 0) return false;
+    const std::vector<InstructionId>& sides = at(draft.product).operands;
+    return std::find(sides.begin(), sides.end(), id) != sides.end();
+  };
+  while (!work.empty()) {
+    const InstructionId id = work.back();
+    if (seen.count(id) != 0) {
+      work.pop_back();
+      if (entered.erase(id) != 0) draft.inside.push_back(id);
+      continue;
+    }
+    seen.insert(id);
+    entered.insert(id);
+    const std::vector<InstructionId>& operands = at(id).operands;
+    const auto is_inside = [&](InstructionId operand) {
+      const bool is_own = operand == draft.product || draft.absorbed.count(operand) != 0;
+      if (is_own || is_root(operand) || !is_written(operand)) return true;
+      return reads_nothing(entry_, operand) && !is_side(operand);
+    };
+    for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
+      if (seen.count(*operand) == 0 && is_inside(*operand)) work.push_back(*operand);
+    }
+    for (InstructionId operand : operands) {
+      if (is_inside(operand)) continue;
+      if (seen.insert(operand).second) draft.leaves.push_back(operand);
+    }
+  }
+}
+
+void Fusion::draft_kernels() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    if (!is_written(instruction.id)) continue;
+    FusionDraft draft;
+    draft.roots = {instruction.id};
+    draft.is_reduction = is_plain_reduce(instruction);
+    draft.is_fusion = draft.is_reduction || is_fusible(instruction.id);
+    const bool is_constant = instruction.opcode == HloOpcode::kConstant;
+    if (draft.is_fusion && !is_constant) {
+      draft.extent = extent_of(instruction.id);
+      collect(draft);
+    } else {
+      draft.is_fusion = false;
+      draft.inside = {instruction.id};
+      std::set<InstructionId> leaves(instruction.operands.begin(), instruction.operands.end());
+      draft.leaves.assign(leaves.begin(), leaves.end());
+    }
+    drafts_.push_back(std::move(draft));
+  }
+}
+
+/// Bytes that one kernel reads fewer than two: common arrays, and results of one that the other
+/// reads. Slices of one array count like the array.
+std::uint64_t Fusion::shared_bytes(const FusionDraft& a, const FusionDraft& b) const {
+  std::uint64_t shared = 0;
+  const auto add_common = [&](const std::vector<InstructionId>& x,
+                              const std::vector<InstructionId>& y) {
+    for (InstructionId id : x) {
+      const InstructionId array = array_of(id);
+      const bool is_common = std::any_of(
+          y.begin(), y.end(), [&](InstructionId other) { return array_of(other) == array; });
+      if (is_common) shared += bytes(id);
+    }
+  };
+  add_common(a.leaves, b.leaves);
+  add_common(a.roots, b.leaves);
+  add_common(b.roots, a.leaves);
+  return shared;
+}
+
+/// A kernel that steps through the extent, and not behind a product.
+bool Fusion::is_loop_over(std::size_t draft, const std::string& extent) const {
+  const FusionDraft& kernel = drafts_[draft];
+  return kernel.is_fusion && !kernel.is_merged_away && kernel.product < 0 &&
+         kernel.extent == extent;
+}
+
+/// Kernels over the kernel's extent that read or make an array which it reads or makes, or a slice
+/// of it, in order.
+std::vector<std::size_t> Fusion::siblings_of(std::size_t draft) const {
+  std::vector<std::size_t> found;
+  const auto add_kernel = [&](std::size_t kernel) {
+    if (is_loop_over(kernel, drafts_[draft].extent)) found.push_back(kernel);
+  };
+  const auto add = [&](InstructionId id) {
+    const auto place = static_cast<std::size_t>(id);
+    for (std::size_t reader : readers_[place]) add_kernel(reader);
+    if (maker_[place]) add_kernel(*maker_[place]);
+  };
+  const auto add_array = [&](InstructionId id) {
+    const InstructionId array = array_of(id);
+    add(array);
+    for (InstructionId user : users_[static_cast<std::size_t>(array)]) {
+      if (array_of(user) == array) add(user);
+    }
+  };
+  for (InstructionId leaf : drafts_[draft].leaves) add_array(leaf);
+  for (InstructionId root : drafts_[draft].roots) add_array(root);
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+/// The first kernel, of those at `from` and behind it in number, that reads what `maker` makes.
+std::optional<std::size_t> Fusion::next_reader(const FusionDraft& maker, std::size_t from) const {
+  std::optional<std::size_t> next;
+  for (InstructionId root : maker.roots) {
+    for (std::size_t reader : readers_[static_cast<std::size_t>(root)]) {
+      if (reader >= from && (!next || reader < *next)) next = reader;
+    }
+  }
+  return next;
+}
+
+void Fusion::append_sources(std::size_t draft, std::vector<std::size_t>& found) const {
+  for (InstructionId leaf : drafts_[draft].leaves) {
+    const std::optional<std::size_t>& maker = maker_[static_cast<std::size_t>(leaf)];
+    if (maker) found.push_back(*maker);
+  }
+}
+
+void Fusion::name_maker(std::size_t draft) {
+  for (InstructionId root : drafts_[draft].roots) maker_[static_cast<std::size_t>(root)] = draft;
+}
+
+bool Fusion::have_path_around(std::size_t a, std::size_t b) {
+  return order_->has_path_around(a, b) || order_->has_path_around(b, a);
+}
+
+bool Fusion::reads_late_root(const FusionDraft& reader, const FusionDraft& maker) const {
+  return std::any_of(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
+    return is_plain_reduce(at(root)) && !sums_.is_known_in_kernel(root) &&
+           std::find(reader.leaves.begin(), reader.leaves.end(), root) != reader.leaves.end();
+  });
+}
+
+/// Arrays that both kernels in one would read and write, at least.
+std::size_t Fusion::arrays_of_both(std::size_t a, std::size_t b) const {
+  std::set<InstructionId> arrays(drafts_[a].leaves.begin(), drafts_[a].leaves.end());
+  arrays.insert(drafts_[b].leaves.begin(), drafts_[b].leaves.end());
+  std::size_t written = 0;
+  for (std::size_t draft : {a, b}) {
+    for (InstructionId root : drafts_[draft].roots) {
+      arrays.erase(root);
+      const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+      const bool is_needed = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
+        return reader != a && reader != b;
+      });
+      if (is_needed) ++written;
+    }
+  }
+  return arrays.size() + written;
+}
+
+bool Fusion::may_merge(std::size_t a, std::size_t b) {
+  if (reads_late_root(drafts_[a], drafts_[b]) || reads_late_root(drafts_[b], drafts_[a])) {
+    return false;
+  }
+  // What can be counted is, before paths are searched and the kernel is drafted.
+  const std::size_t inside = std::max(drafts_[a].inside.size(), drafts_[b].inside.size());
+  if (inside > limits_.instructions || arrays_of_both(a, b) > limits_.arrays) return false;
+  if (have_path_around(a, b)) return false;
+  const FusionDraft both = merged(a, b);
+  if (both.is_reduction && !sums_.fit(both)) return false;
+  if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
+  if (both.inside.size() > limits_.instructions) return false;
+  return sums_.used_in(both).empty() ||
+         cycles(both).all() <= cycles(drafts_[a]).all() + cycles(drafts_[b]).all();
+}
+
+/// Whether a kernel over the rows that another one reduces may compute its values there: each is
+/// made of a sum that is known there.
+bool Fusion::may_compute_rows(std::size_t reducer, std::size_t rows) {
+  const FusionDraft& maker = drafts_[reducer];
+  const FusionDraft& behind = drafts_[rows];
+  if (rows == reducer || !behind.is_fusion || behind.is_reduction || behind.product >= 0) {
+    return false;
+  }
+  const auto sum = std::find_if(maker.roots.begin(), maker.roots.end(), [&](InstructionId root) {
+    return sums_.is_known_in_kernel(root) && extent_of(behind.roots[0]) == extent_of_value(root);
+  });
+  if (sum == maker.roots.end()) return false;
+  std::set<InstructionId> dependent(maker.roots.begin(), maker.roots.end());
+  for (InstructionId id : behind.inside) {
+    const std::vector<InstructionId>& operands = at(id).operands;
+    const bool depends = std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
+      return dependent.count(operand) != 0;
+    });
+    if (depends && at(id).shape.dimensions == at(*sum).shape.dimensions) dependent.insert(id);
+  }
+  return std::all_of(behind.roots.begin(), behind.roots.end(),
+                     [&](InstructionId root) { return dependent.count(root) != 0; }) &&
+         may_merge(reducer, rows);
+}
+
+/// Small kernels go behind the sums that they read. Returns whether there were any.
+bool Fusion::compute_rows_in_reductions() {
+  bool changed = false;
+  for (std::size_t reducer = 0; reducer < drafts_.size(); ++reducer) {
+    const bool stands = drafts_[reducer].is_reduction && !drafts_[reducer].is_merged_away;
+    if (!stands || drafts_[reducer].product >= 0) continue;
+    std::size_t from = 0;
+    while (const std::optional<std::size_t> rows = next_reader(drafts_[reducer], from)) {
+      from = *rows + 1;
+      if (!may_compute_rows(reducer, *rows)) continue;
+      merge(reducer, *rows);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+void Fusion::index_readers() {
+  readers_.assign(entry_.instructions.size(), {});
+  maker_.assign(entry_.instructions.size(), std::nullopt);
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    add_reader(i);
+    name_maker(i);
+  }
+  order_.emplace(drafts_.size(), [this](std::size_t draft, std::vector<std::size_t>& found) {
+    append_sources(draft, found);
+  });
+}
+
+void Fusion::add_reader(std::size_t draft) {
+  if (drafts_[draft].is_merged_away) return;
+  for (InstructionId leaf : drafts_[draft].leaves) {
+    readers_[static_cast<std::size_t>(leaf)].push_back(draft);
+  }
+}
+
+void Fusion::remove_reader(std::size_t draft) {
+  for (InstructionId leaf : drafts_[draft].leaves) {
+    std::vector<std::size_t>& list = readers_[static_cast<std::size_t>(leaf)];
+    list.erase(std::remove(list.begin(), list.end(), draft), list.end());
+  }
+}
+
+/// Both kernels in one. What only they read is not written.
+FusionDraft Fusion::merged(std::size_t a, std::size_t b) const {
+  FusionDraft both = drafts_[a];
+  both.is_reduction |= drafts_[b].is_reduction;
+  both.absorbed.insert(drafts_[b].absorbed.begin(), drafts_[b].absorbed.end());
+  both.roots.clear();
+  for (std::size_t draft : {a, b}) {
+    for (InstructionId root : drafts_[draft].roots) {
+      const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+      const bool is_needed = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
+        return reader != a && reader != b;
+      });
+      if (is_needed || root == entry_.root) {
+        both.roots.push_back(root);
+      } else {
+        both.absorbed.insert(root);
+      }
+    }
+  }
+  std::sort(both.roots.begin(), both.roots.end());
+  collect(both);
+  return both;
+}
+
+void Fusion::merge(std::size_t into, std::size_t from) {
+  FusionDraft both = merged(into, from);
+  order_->merge(into, from);
+  remove_reader(into);
+  remove_reader(from);
+  drafts_[into] = std::move(both);
+  drafts_[from].is_merged_away = true;
+  add_reader(into);
+  name_maker(into);
+}
+
+/// Each kernel joins the earlier one over its extent with which it shares the most bytes.
+void Fusion::merge_siblings() {
+  std::map<std::string, std::vector<std::size_t>> by_extent;
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (is_loop_over(i, drafts_[i].extent)) by_extent[drafts_[i].extent].push_back(i);
+  }
+  for (const auto& [extent, group] : by_extent) {
+    for (std::size_t later : group) {
+      std::vector<std::pair<std::uint64_t, std::size_t>> partners;
+      for (std::size_t earlier : siblings_of(later)) {
+        if (earlier >= later) break;
+        const std::uint64_t shared = shared_bytes(drafts_[earlier], drafts_[later]);
+        if (shared > 0) partners.emplace_back(shared, earlier);
+      }
+      std::stable_sort(partners.begin(), partners.end(),
+                       [](const auto& a, const auto& b) { return a.first > b.first; });
+      for (const auto& [shared, partner] : partners) {
+        if (!may_merge(partner, later)) continue;
+        merge(partner, later);
+        break;
+      }
+    }
+  }
+}
+
+/// The product's kernel with the reader behind it. What only the reader read is not written.
+FusionDraft Fusion::joined(std::size_t host, std::size_t reader) const {
+  FusionDraft both = drafts_[reader];
+  both.is_reduction = false;
+  both.product = drafts_[host].product;
+  both.absorbed = drafts_[host].absorbed;
+  for (InstructionId root : drafts_[host].roots) {
+    const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+    const bool is_needed = std::any_of(readers.begin(), readers.end(),
+                                       [reader](std::size_t other) { return other != reader; });
+    if (is_needed || root == entry_.root) {
+      both.roots.push_back(root);
+    } else {
+      both.absorbed.insert(root);
+    }
+  }
+  std::sort(both.roots.begin(), both.roots.end());
+  collect(both);
+  return both;
+}
+
+/// Blocks of arrays of the convolution's extent, and what stays, leave room for the product.
+bool Fusion::fits_behind_convolution(const FusionDraft& draft, InstructionId product) const {
+  std::size_t images = 0;
+  std::int64_t elements = 0;
+  std::uint64_t matrices = 0;
+  const auto count = [&](InstructionId id) {
+    const Shape& shape = at(id).shape;
+    if (shape.dimensions == at(product).shape.dimensions) ++images;
+    if (shape.rank() == 1) elements += shape.element_count();
+    if (is_matrix_behind(id, draft, product)) matrices += granules(shape);
+  };
+  std::for_each(draft.leaves.begin(), draft.leaves.end(), count);
+  std::for_each(draft.roots.begin(), draft.roots.end(), count);
+  return images <= limits_.convolution_images && elements <= limits_.convolution_vectors &&
+         matrices <= limits_.convolution_matrices && has_kernel_behind(draft, product, matrices);
+}
+
+/// An array, no side of the convolution, that is the same for all pixels, or a sum over them.
+bool Fusion::is_matrix_behind(InstructionId id, const FusionDraft& draft,
+                              InstructionId product) const {
+  const std::vector<InstructionId>& sides = at(product).operands;
+  const bool is_side = std::count(sides.begin(), sides.end(), id) != 0;
+  const bool is_made = std::count(draft.roots.begin(), draft.roots.end(), id) != 0;
+  return at(id).shape.rank() == 2 && (is_made || !is_side);
+}
+
+/// The gradient of a kernel keeps all of its blocks in VMEM, others whole rows of pixels: with one
+/// array behind it the layout was chosen so that it has a kernel, with more, or with matrices that
+/// stay, it may have none.
+bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
+                               std::uint64_t matrices) const {
+  const HloInstruction& convolution = at(product);
+  if (!limits_.has_convolution_kernel) return true;
+  BehindConvolution behind;
+  // As they come, in fp32 in the kernel's order, and on their way out.
+  behind.resident_rows = 6 * matrices;
+  for (InstructionId leaf : draft.leaves) {
+    const bool is_side = std::count(convolution.operands.begin(), convolution.operands.end(), leaf);
+    if (!is_side && at(leaf).shape.dimensions == convolution.shape.dimensions) {
+      behind.read.push_back(at(leaf).shape.type);
+    }
+  }
+  const Shape* made = nullptr;
+  for (InstructionId root : draft.roots) {
+    if (at(root).shape.dimensions != convolution.shape.dimensions) continue;
+    if (made != nullptr) {
+      behind.made.push_back(at(root).shape.type);
+    } else {
+      made = &at(root).shape;
+    }
+  }
+  return (behind.read.size() <= 1 && behind.made.empty() && matrices == 0) || made == nullptr ||
+         limits_.has_convolution_kernel(entry_, convolution, *made, behind);
+}
+
+/// Whether a kernel that does not go behind the product computes much of what the reader computes:
+/// one kernel of the two spares more than the array that the reader would not read.
+bool Fusion::is_better_beside(std::size_t host, std::size_t reader) {
+  const DraftCycles alone = cycles(drafts_[reader]);
+  if (alone.vector <= alone.moved) return false;
+  const std::vector<std::size_t> others = siblings_of(reader);
+  return std::any_of(others.begin(), others.end(), [&](std::size_t other) {
+    if (other == host || other == reader) return false;
+    if (may_stand_behind(host, other) || !may_merge(reader, other)) return false;
+    const double apart = alone.all() + cycles(drafts_[other]).all();
+    return apart - cycles(merged(reader, other)).all() > alone.moved + kKernelCycles;
+  });
+}
+
+bool Fusion::may_stand_behind(std::size_t host, std::size_t reader) {
+  const FusionDraft& behind = drafts_[reader];
+  const InstructionId product = drafts_[host].product;
+  if (reader == host || !behind.is_fusion || behind.product >= 0) return false;
+  if (!behind.is_reduction && behind.extent != extent_of(product)) return false;
+  if (have_path_around(host, reader)) return false;
+  const FusionDraft both = joined(host, reader);
+  const auto blocks = std::count_if(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
+    return at(root).shape.dimensions == at(product).shape.dimensions;
+  });
+  if (epilogues_.uses_own_sum(both)) return false;
+  const bool is_dot = at(product).opcode == HloOpcode::kDot;
+  const bool stores_numbers =
+      std::all_of(both.roots.begin(), both.roots.end(), [&](InstructionId root) {
+        const hlo::ElementType type = at(root).shape.type;
+        return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
+      });
+  if (!is_dot && !stores_numbers) return false;  // Convolutions have no other results.
+  const bool makes_several = is_dot || epilogues_.makes_images(product);
+  const bool takes_sums = makes_several || epilogues_.has_batch_in_lanes(product);
+  const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
+  const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
+  return (makes_several ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
+         both.inside.size() <= limits_.instructions && arrays <= limits_.epilogue_arrays &&
+         epilogues_.fit(both, product) && (is_dot || fits_behind_convolution(both, product));
+}
+
+bool Fusion::join_a_reader(std::size_t host) {
+  std::set<std::size_t> readers;
+  for (InstructionId root : drafts_[host].roots) {
+    const std::vector<std::size_t>& list = readers_[static_cast<std::size_t>(root)];
+    readers.insert(list.begin(), list.end());
+  }
+  for (std::size_t reader : readers) {
+    if (!may_join(host, reader)) continue;
+    FusionDraft both = joined(host, reader);
+    both.is_fusion = true;
+    order_->merge(host, reader);
+    remove_reader(host);
+    remove_reader(reader);
+    drafts_[reader].is_merged_away = true;
+    drafts_[host] = std::move(both);
+    add_reader(host);
+    name_maker(host);
+    return true;
+  }
+  return false;
+}
+
+/// Kernels over a dot's or convolution's extent that read its result become its epilogue, one after
+/// the other: then those that read their results.
+void Fusion::fuse_epilogues() {
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (drafts_[i].is_fusion || !is_matrix_product(at(drafts_[i].roots[0]))) continue;
+    drafts_[i].product = drafts_[i].roots[0];
+    while (join_a_reader(i)) {
+    }
+  }
+}
+
+/// Whether the value needs no large array beside those that the kernel reads anyway.
+bool Fusion::is_made_of_what_is_read(const FusionDraft& draft, InstructionId leaf,
+                                     const FusionDraft& value) const {
+  constexpr std::uint64_t kSmall = 32;  ///< A part of the value.
+  return std::all_of(value.leaves.begin(), value.leaves.end(), [&](InstructionId source) {
+    const bool is_read = std::count(draft.leaves.begin(), draft.leaves.end(), source) != 0;
+    return is_read || bytes(source) * kSmall <= bytes(leaf);
+  });
+}
+
+bool Fusion::fits(const FusionDraft& draft) const {
+  if (draft.inside.size() > limits_.instructions) return false;
+  if (draft.product < 0) {
+    return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
+           (!draft.is_reduction || sums_.fit(draft));
+  }
+  const bool is_dot = at(draft.product).opcode == HloOpcode::kDot;
+  return draft.leaves.size() + draft.roots.size() - 2 <= limits_.epilogue_arrays &&
+         epilogues_.fit(draft, draft.product) &&
+         (is_dot || fits_behind_convolution(draft, draft.product));
+}
+
+/// Whether there was one that the kernel reads, and can make of others.
+bool Fusion::compute_a_leaf(std::size_t number) {
+  constexpr std::size_t kMostInstructions = 16;
+  constexpr std::uint64_t kLarge = 512;  ///< Granules; smaller arrays may stay in VMEM.
+  const FusionDraft& draft = drafts_[number];
+  for (InstructionId leaf : draft.leaves) {
+    const bool is_side = draft.product >= 0 && std::count(at(draft.product).operands.begin(),
+                                                          at(draft.product).operands.end(), leaf);
+    if (is_side || !is_fusible(leaf) || extent_of_value(leaf) != draft.extent) continue;
+    if (bytes(leaf) < kLarge) continue;
+    // Nobody would need what its own kernel writes.
+    if (readers_[static_cast<std::size_t>(leaf)].size() < 2) continue;
+    FusionDraft value;
+    value.roots = {leaf};
+    collect(value);
+    if (value.inside.size() > kMostInstructions || value.leaves.empty()) continue;
+    if (!is_made_of_what_is_read(draft, leaf, value)) continue;
+    FusionDraft without = draft;
+    without.absorbed.insert(leaf);
+    collect(without);
+    if (!fits(without)) continue;
+    remove_reader(number);
+    drafts_[number] = std::move(without);
+    add_reader(number);
+    return true;
+  }
+  return false;
+}
+
+/// A kernel reads what is written for others; where it reads all that the value is made of, too, it
+/// computes the value instead (the mask of an activation behind a normalisation, from the image
+/// that is normalised).
+void Fusion::compute_from_what_is_read() {
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (drafts_[i].is_merged_away || !drafts_[i].is_fusion) continue;
+    while (compute_a_leaf(i)) {
+    }
+  }
+}
+
+/// The instruction whose name a user knows the kernel by.
+const HloInstruction& Fusion::most_expensive(const FusionDraft& draft) const {
+  if (draft.product >= 0) return at(draft.product);
+  const HloInstruction* best = &at(draft.roots[0]);
+  for (InstructionId id : draft.inside) {
+    const bool is_named = !at(id).metadata.op_name->empty();
+    if (is_named && (best->metadata.op_name->empty() || bytes(id) > bytes(best->id))) {
+      best = &at(id);
+    }
+  }
+  return *best;
+}
+
+hlo::ComputationId Fusion::build_computation(const FusionDraft& draft, const std::string& name) {
+  Computation body;
+  body.name = "fused_computation." + name;
+  std::map<InstructionId, InstructionId> inner;
+  for (InstructionId leaf : draft.leaves) {
+    HloInstruction parameter;
+    parameter.opcode = HloOpcode::kParameter;
+    parameter.parameter_number = static_cast<std::int64_t>(inner.size());
+    parameter.name = "param_" + std::to_string(parameter.parameter_number) + "." + name;
+    parameter.shape = at(leaf).shape;
+    inner[leaf] = append(body, std::move(parameter));
+  }
+  for (InstructionId id : draft.inside) {
+    HloInstruction copy = at(id);
+    for (InstructionId& operand : copy.operands) operand = inner.at(operand);
+    copy.control_predecessors.reset();
+    inner[id] = append(body, std::move(copy));
+  }
+  if (draft.roots.size() == 1) {
+    body.root = inner.at(draft.roots[0]);
+  } else {
+    HloInstruction tuple;
+    tuple.opcode = HloOpcode::kTuple;
+    tuple.name = "tuple." + name;
+    tuple.shape.type = hlo::ElementType::kTuple;
+    for (InstructionId root : draft.roots) {
+      tuple.operands.push_back(inner.at(root));
+      tuple.shape.elements.push_back(at(root).shape);
+    }
+    body.root = append(body, std::move(tuple));
+  }
+  computations_.push_back(std::move(body));
+  return static_cast<hlo::ComputationId>(module_.computations.size() + computations_.size() - 1);
+}
+
+void Fusion::build_fusion(const FusionDraft& draft, std::size_t number) {
+  const std::string name = "fusion." + std::to_string(number);
+  HloInstruction fusion;
+  fusion.name = name;
+  fusion.opcode = HloOpcode::kFusion;
+  fusion.fusion_kind = std::string(draft.product >= 0   ? "kOutput"
+                                   : draft.is_reduction ? "kInput"
+                                                        : "kLoop");
+  fusion.operands = draft.leaves;
+  fusion.metadata = most_expensive(draft).metadata;
+  fusion.called = {build_computation(draft, name)};
+  fusion.shape = computations_.back().at(computations_.back().root).shape;
+  pending_.push_back({&draft, std::move(fusion)});
+}
+
+/// The fusion of one result takes the place of its root; of several, the roots become
+/// get-tuple-elements of a new instruction. One around a product stands where the product stood:
+/// its operands need not live until its results are read.
+void Fusion::place(const FusionDraft& draft, HloInstruction fusion) {
+  const std::vector<InstructionId>& roots = draft.roots;
+  const bool is_product_free =
+      draft.product >= 0 && std::count(roots.begin(), roots.end(), draft.product) == 0;
+  if (roots.size() == 1) {
+    fusion.id = is_product_free ? draft.product : roots[0];
+    if (is_product_free) renamed_[roots[0]] = draft.product;
+    entry_.at(fusion.id) = std::move(fusion);
+    return;
+  }
+  const std::string name = fusion.name;
+  InstructionId tuple = draft.product;
+  if (is_product_free) {
+    fusion.id = tuple;
+    entry_.at(tuple) = std::move(fusion);
+  } else {
+    tuple = append(entry_, std::move(fusion));
+  }
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    HloInstruction part;
+    part.id = roots[i];
+    part.opcode = HloOpcode::kGetTupleElement;
+    part.name = name + "." + std::to_string(i);
+    part.tuple_index = static_cast<std::int64_t>(i);
+    part.operands = {tuple};
+    part.shape = entry_.at(roots[i]).shape;
+    part.metadata = entry_.at(roots[i]).metadata;
+    entry_.at(roots[i]) = std::move(part);
+  }
+}
+
+void Fusion::build() {
+  std::vector<const FusionDraft*> order;
+  for (const FusionDraft& draft : drafts_) {
+    if (draft.is_fusion && !draft.is_merged_away) order.push_back(&draft);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const FusionDraft* a, const FusionDraft* b) {
+    return a->roots[0] < b->roots[0];
+  });
+  for (std::size_t i = 0; i < order.size(); ++i) build_fusion(*order[i], i);
+  for (auto& [draft, fusion] : pending_) place(*draft, std::move(fusion));
+  const auto rename = [this](InstructionId& id) {
+    const auto found = renamed_.find(id);
+    if (found != renamed_.end()) id = found->second;
+  };
+  for (HloInstruction& instruction : entry_.instructions) {
+    std::for_each(instruction.operands.begin(), instruction.operands.end(), rename);
+  }
+  rename(entry_.root);
+  tidy(entry_);
+  for (Computation& computation : computations_) {
+    module_.computations.push_back(std::move(computation));
+  }
+  remove_unused_computations(module_);
+}
+
+/// What else reads the broadcast that a scatter starts from may need it in HBM.
+void give_scatters_own_starts(Computation& entry) {
+  const std::size_t count = entry.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (uniform_start(entry, entry.instructions[i]) == nullptr) continue;
+    HloInstruction start = entry.at(entry.instructions[i].operands[0]);
+    start.name = "start." + entry.instructions[i].name;
+    entry.instructions[i].operands[0] = append(entry, std::move(start));
+  }
+  if (entry.instructions.size() > count) tidy(entry);
+}
+
+void Fusion::run() {
+  find_forced();
+  choose_written();
+  draft_kernels();
+  index_readers();
+  fuse_epilogues();
+  merge_siblings();
+  while (compute_rows_in_reductions()) merge_siblings();
+  compute_from_what_is_read();
+  build();
+}
+
+}  // namespace
+
+void fuse(hlo::Module& module, const FusionLimits& limits) {
+  give_scatters_own_starts(module.entry_computation());
+  Fusion(module, limits).run();
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,129 @@
+#include "workloads/compiler/passes/fuse/slices_in_place.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "workloads/compiler/ir/array_part.h"
+#include "workloads/compiler/passes/edit.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+/// The extent that the kernel of a fused computation visits.
+const Shape& space_of(const Computation& fused) {
+  const Shape* space = nullptr;
+  for (const HloInstruction& instruction : fused.instructions) {
+    if (instruction.opcode == HloOpcode::kReduce) space = &fused.at(instruction.operands[0]).shape;
+  }
+  if (space != nullptr) return *space;
+  const HloInstruction& root = fused.at(fused.root);
+  return root.opcode == HloOpcode::kTuple ? fused.at(root.operands[0]).shape : root.shape;
+}
+
+/// Whether row tiles of both hold the same elements; those of packed ones take half of the bytes.
+bool has_same_rows(const hlo::Layout& a, const hlo::Layout& b) {
+  return a.minor_to_major == b.minor_to_major && !a.tiles.empty() && !b.tiles.empty() &&
+         a.tiles[0] == b.tiles[0];
+}
+
+/// Whether the kernel reads the parameter element by element.
+bool is_streamed(const Computation& fused, InstructionId parameter) {
+  const Shape& shape = fused.at(parameter).shape;
+  const Shape& space = space_of(fused);
+  if (shape.dimensions != space.dimensions || !has_same_rows(shape.layout, space.layout))
+    return false;
+  return std::all_of(
+      fused.instructions.begin(), fused.instructions.end(), [&](const HloInstruction& user) {
+        const std::vector<InstructionId>& operands = user.operands;
+        if (std::count(operands.begin(), operands.end(), parameter) == 0) {
+          return true;
+        }
+        return user.shape.dimensions == shape.dimensions ? hlo::is_elementwise(user.opcode)
+                                                         : user.opcode == HloOpcode::kReduce;
+      });
+}
+
+/// The parameter becomes the array, and a slice takes its place.
+void slice_parameter(Computation& fused, InstructionId parameter, const HloInstruction& slice,
+                     const Shape& array) {
+  HloInstruction inner = slice;
+  inner.name = slice.name + "." + fused.at(parameter).name;
+  inner.operands = {parameter};
+  inner.control_predecessors.reset();
+  const InstructionId made = append(fused, std::move(inner));
+  fused.at(parameter).shape = array;
+  for (HloInstruction& user : fused.instructions) {
+    if (user.id == made) continue;
+    std::replace(user.operands.begin(), user.operands.end(), parameter, made);
+  }
+}
+
+/// What a slice takes of its array; none for other instructions and where it begins inside of a row
+/// tile.
+std::optional<ArrayPart> part_in_place(const Computation& computation, InstructionId slice) {
+  const HloInstruction& instruction = computation.at(slice);
+  if (instruction.opcode != HloOpcode::kSlice) return std::nullopt;
+  return part_of_slice(computation.at(instruction.operands[0]).shape, instruction);
+}
+
+/// Whether a fusion reads the operand element by element, in a kernel around no product.
+bool streams(const hlo::Module& module, const HloInstruction& fusion, std::size_t operand) {
+  if (fusion.opcode != HloOpcode::kFusion || fusion.fusion_kind.get() == "kOutput") return false;
+  const Computation& fused = module.computations[static_cast<std::size_t>(fusion.called[0])];
+  return is_streamed(fused, fused.parameters()[operand]);
+}
+
+/// A slice that turns in its lanes and that is written for others anyway is read as it was written.
+std::vector<char> slices_to_read_written(const hlo::Module& module) {
+  const Computation& entry = module.entry_computation();
+  std::vector<char> found(entry.instructions.size(), 0);
+  for (const HloInstruction& user : entry.instructions) {
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      const InstructionId operand = user.operands[i];
+      const std::optional<ArrayPart> part = part_in_place(entry, operand);
+      if (part && part->lanes > 0 && !streams(module, user, i)) {
+        found[static_cast<std::size_t>(operand)] = 1;
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+bool may_read_in_place(const Computation& computation, InstructionId slice) {
+  return part_in_place(computation, slice).has_value();
+}
+
+void read_slices_in_place(hlo::Module& module) {
+  Computation& entry = module.entry_computation();
+  const std::vector<char> stays = slices_to_read_written(module);
+  bool changed = false;
+  for (HloInstruction& fusion : entry.instructions) {
+    if (fusion.opcode != HloOpcode::kFusion) continue;
+    Computation& fused = module.computations[static_cast<std::size_t>(fusion.called[0])];
+    const std::vector<InstructionId> parameters = fused.parameters();
+    bool has_slices = false;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const InstructionId operand = fusion.operands[i];
+      if (!may_read_in_place(entry, operand) || !streams(module, fusion, i)) continue;
+      if (stays[static_cast<std::size_t>(operand)]) continue;
+      const HloInstruction& slice = entry.at(operand);
+      slice_parameter(fused, parameters[i], slice, entry.at(slice.operands[0]).shape);
+      fusion.operands[i] = slice.operands[0];
+      has_slices = true;
+    }
+    if (has_slices) tidy(fused);
+    changed |= has_slices;
+  }
+  if (changed) tidy(entry);
+}
+
+}  // namespace tpu::compiler

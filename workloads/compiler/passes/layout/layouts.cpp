@@ -1,0 +1,500 @@
+#include "workloads/compiler/passes/layout/layouts.h"
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+
+#include "sim/base/ceil_divide.h"
+#include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
+#include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/dot_problem.h"
+#include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/scan_form.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layout/convolution_layouts.h"
+#include "workloads/compiler/passes/layout/convolution_sides.h"
+#include "workloads/compiler/passes/layout/layout_search.h"
+#include "workloads/compiler/passes/scheduled_module.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Layout;
+using hlo::Shape;
+
+namespace {
+
+using Order = DimensionOrder;
+
+Layout layout_of(ElementType type, const Order& order) {
+  return tiled_layout(type, Order(order.rbegin(), order.rend()));
+}
+
+/// Whether elements that were neighbours along a dimension are none after the operation, or the
+/// other way round. (What is reversed has the neighbours that it had.)
+bool has_steps(const HloInstruction& instruction, std::int64_t dimension) {
+  const auto d = static_cast<std::size_t>(dimension);
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice:
+      return !instruction.slice->strides.empty() && instruction.slice->strides[d] != 1;
+    case HloOpcode::kPad:
+      return instruction.padding[d].interior != 0;
+    default:
+      return false;
+  }
+}
+
+/// Assigns orders: first what convolutions, then what others, then what windows ask for, along
+/// operations that keep the dimensions; the rest by search.
+class LayoutAssignment {
+ public:
+  LayoutAssignment(const hlo::Module& module, Computation& computation, bool is_entry,
+                   ConvolutionKernels& kernels)
+      : module_(module),
+        computation_(computation),
+        is_entry_(is_entry),
+        target_(kernels.target()),
+        users_(users_of(computation)),
+        sides_(computation, kernels),
+        orders_(computation.instructions.size()) {}
+
+  void run(const std::vector<hlo::Alias>& aliases, const std::vector<Order>& asked) {
+    seed_convolutions();
+    seed_blocks();
+    spread();
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (!asked[i].empty()) assign(static_cast<InstructionId>(i), asked[i]);
+    }
+    spread();
+    seed_windows();
+    spread();
+    search_orders(computation_, is_entry_, target_, orders_);
+    for (HloInstruction& instruction : computation_.instructions) settle(instruction);
+    write();
+    make_operands_agree();
+    make_dots_fit();
+    make_parts_fit();
+    make_steps_fit();
+    make_rows_fit();
+    make_results_agree(aliases);
+    tidy(computation_);
+  }
+
+ private:
+  HloInstruction& at(InstructionId id) { return computation_.at(id); }
+  Order& order(InstructionId id) { return orders_[static_cast<std::size_t>(id)]; }
+  std::int64_t extent(InstructionId id, std::int64_t d) {
+    return at(id).shape.dimensions[static_cast<std::size_t>(d)];
+  }
+  void assign(InstructionId id, const Order& order);
+  void seed_convolutions();
+  void seed_blocks();
+  void seed_windows();
+  void spread();
+  void spread_from(InstructionId id);
+  void settle(HloInstruction& instruction);
+  void write();
+  void make_operands_agree();
+  void make_dots_fit();
+  bool fit_one_side(InstructionId id);
+  void make_parts_fit();
+  void make_steps_fit();
+  void make_rows_fit();
+  InstructionId in_order(InstructionId id, const Order& order);
+  void behind_copy(InstructionId id, const Order& order);
+  void make_results_agree(const std::vector<hlo::Alias>& aliases);
+  InstructionId copy_as(InstructionId id, const Layout& layout);
+
+  const hlo::Module& module_;
+  Computation& computation_;
+  bool is_entry_;
+  const Target& target_;
+  std::vector<std::vector<InstructionId>> users_;
+  ConvolutionSides sides_;
+  std::vector<Order> orders_;
+  std::deque<InstructionId> work_;
+};
+
+/// An order that others want for a dynamic slice (an inner loop whose state it becomes) ends there
+/// if it would cut tiles: what wants it gets a copy.
+void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
+  if (at(id).shape.is_tuple() || at(id).shape.rank() < 2 || !order(id).empty()) return;
+  if (is_dynamic_part(at(id).opcode)) {
+    const PartOfArray of = part_of_array(computation_, at(id));
+    const bool is_row_major = wanted == row_major(at(id).shape.rank());
+    if (!is_row_major && !takes_whole_tiles(of.array, of.part, wanted)) return;
+  }
+  order(id) = wanted;
+  work_.push_back(id);
+}
+
+/// Images have the side that was chosen for them; one that a convolution takes or makes on the
+/// other side is turned in between.
+void LayoutAssignment::seed_convolutions() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kConvolution) continue;
+    const ConvolutionOrders orders = convolution_orders(instruction, sides_.in_lanes(instruction));
+    // Its kernel has the result so; where images like it lie otherwise, the order goes no further.
+    order(instruction.id) = orders.output;
+  }
+  sides_.for_each_image([this](const ConvolutionImage& image, ImageSide side) {
+    assign(image.id,
+           order_of_images(at(image.id).shape.rank(), image.roles, side == ImageSide::kLanes));
+  });
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kConvolution) continue;
+    const ConvolutionOrders orders = convolution_orders(instruction, sides_.in_lanes(instruction));
+    assign(instruction.operands[0], orders.input);
+    assign(instruction.operands[1], orders.window);
+    if (!sides_.has_image(instruction.id)) work_.push_back(instruction.id);
+  }
+}
+
+/// Blocks of the members of a ring follow each other.
+void LayoutAssignment::seed_blocks() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    switch (instruction.opcode) {
+      case HloOpcode::kAllGather:
+      case HloOpcode::kReduceScatter:
+      case HloOpcode::kAllToAll:
+      case HloOpcode::kCollectivePermute:
+        break;
+      default:
+        continue;
+    }
+    assign(instruction.operands[0], row_major(instruction.shape.rank()));
+    assign(instruction.id, row_major(instruction.shape.rank()));
+  }
+}
+
+/// Pooling windows of rank 4: their window dimensions are the spatial ones.
+void LayoutAssignment::seed_windows() {
+  for (const HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode != HloOpcode::kReduceWindow &&
+        instruction.opcode != HloOpcode::kSelectAndScatter) {
+      continue;
+    }
+    const Shape& image = at(instruction.operands[0]).shape;
+    const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
+    const Shape& windows = is_reduction ? instruction.shape : at(instruction.operands[1]).shape;
+    const std::vector<hlo::WindowDimension>& window = instruction.window;
+    if (image.rank() != 4 || std::all_of(window.begin(), window.end(), is_trivial)) continue;
+    assign(instruction.operands[0],
+           order_of_windows(instruction, image, windows, target_.vmem_bytes));
+  }
+}
+
+void LayoutAssignment::spread_from(InstructionId id) {
+  const Order known = order(id);
+  for (InstructionId operand : operands_in_step(computation_, at(id))) assign(operand, known);
+  for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
+    const std::vector<InstructionId> same = operands_in_step(computation_, at(user));
+    if (std::find(same.begin(), same.end(), id) != same.end()) assign(user, known);
+  }
+}
+
+void LayoutAssignment::spread() {
+  while (!work_.empty()) {
+    const InstructionId id = work_.front();
+    work_.pop_front();
+    spread_from(id);
+  }
+}
+
+/// What nothing reached: a reduction keeps its operand's order, everything else is row-major.
+void LayoutAssignment::settle(HloInstruction& instruction) {
+  if (instruction.shape.is_tuple() || !order(instruction.id).empty()) return;
+  Order wanted = row_major(instruction.shape.rank());
+  if (instruction.opcode == HloOpcode::kReduce && instruction.shape.rank() >= 2) {
+    const HloInstruction& input = at(instruction.operands[0]);
+    wanted.clear();
+    for (std::int64_t d : order(input.id)) {
+      const auto begin = instruction.dimensions.begin(), end = instruction.dimensions.end();
+      if (std::find(begin, end, d) != end) continue;
+      const auto before = std::count_if(begin, end, [d](std::int64_t r) { return r < d; });
+      wanted.push_back(d - before);
+    }
+  }
+  if (instruction.shape.rank() < 2) {
+    order(instruction.id) = wanted;
+    return;
+  }
+  assign(instruction.id, wanted);
+  spread();
+}
+
+void LayoutAssignment::write() {
+  for (HloInstruction& instruction : computation_.instructions) {
+    if (!instruction.shape.is_tuple()) {
+      instruction.shape.layout = layout_of(instruction.shape.type, order(instruction.id));
+    }
+  }
+  // Operands stand before their users: tuples of elements of tuples are right at once.
+  for (HloInstruction& instruction : computation_.instructions) {
+    if (instruction.opcode == HloOpcode::kGetTupleElement) {
+      const Shape& tuple = at(instruction.operands[0]).shape;
+      instruction.shape.layout =
+          tuple.elements[static_cast<std::size_t>(instruction.tuple_index)].layout;
+      const std::vector<std::int64_t>& minor_to_major = instruction.shape.layout.minor_to_major;
+      order(instruction.id) = {minor_to_major.rbegin(), minor_to_major.rend()};
+    }
+    const bool by_operand =
+        instruction.opcode == HloOpcode::kTuple || instruction.opcode == HloOpcode::kAllReduce;
+    for (std::size_t i = 0; i < instruction.shape.elements.size(); ++i) {
+      Shape& element = instruction.shape.elements[i];
+      if (by_operand) {
+        element.layout = at(instruction.operands[i]).shape.layout;
+      } else if (runs_region(instruction)) {
+        element.layout = tiled_layout(element.type, element.layout.minor_to_major);
+      } else {
+        element.layout = row_major_layout(element.type, element.rank());
+      }
+    }
+  }
+}
+
+/// What is spread from a scalar or a vector is spread once more, anything else is copied.
+InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) {
+  const bool is_spread =
+      at(id).opcode == HloOpcode::kIota ||
+      (at(id).opcode == HloOpcode::kBroadcast && at(at(id).operands[0]).shape.rank() < 2);
+  HloInstruction copy;
+  if (is_spread) {
+    copy = at(id);
+  } else {
+    copy.opcode = HloOpcode::kCopy;
+    copy.operands = {id};
+    copy.shape = at(id).shape;
+    copy.metadata = at(id).metadata;
+  }
+  copy.name = at(id).name + ".relayout";
+  copy.shape.layout = layout;
+  const Order order(layout.minor_to_major.rbegin(), layout.minor_to_major.rend());
+  orders_.push_back(order);
+  return append(computation_, std::move(copy));
+}
+
+/// Two orders may meet at an operation: the operand that differs is copied.
+void LayoutAssignment::make_operands_agree() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    std::vector<std::pair<InstructionId, Order>> wanted;
+    for (InstructionId operand : operands_in_step(computation_, at(id))) {
+      wanted.emplace_back(operand, order(id));
+    }
+    if (at(id).opcode == HloOpcode::kConvolution) {
+      const ConvolutionOrders orders = convolution_orders(at(id), sides_.in_lanes(at(id)));
+      wanted.emplace_back(at(id).operands[0], orders.input);
+      wanted.emplace_back(at(id).operands[1], orders.window);
+    }
+    for (const auto& [operand, order] : wanted) {
+      if (at(operand).shape.rank() < 2) continue;
+      const Layout layout = layout_of(at(operand).shape.type, order);
+      if (at(operand).shape.layout == layout) continue;
+      const InstructionId copy = copy_as(operand, layout);
+      std::replace(at(id).operands.begin(), at(id).operands.end(), operand, copy);
+    }
+  }
+}
+
+/// The value, or a copy of it, in an order.
+InstructionId LayoutAssignment::in_order(InstructionId id, const Order& wanted) {
+  if (at(id).shape.rank() < 2 || same_order(at(id).shape, order(id), wanted)) return id;
+  return copy_as(id, layout_of(at(id).shape.type, wanted));
+}
+
+/// The instruction computes its value in another order; a copy in its place brings it into the one
+/// that it has.
+void LayoutAssignment::behind_copy(InstructionId id, const Order& wanted) {
+  if (at(id).shape.rank() < 2 || same_order(at(id).shape, order(id), wanted)) return;
+  HloInstruction moved = at(id);
+  moved.name += ".moved";
+  moved.shape.layout = layout_of(moved.shape.type, wanted);
+  const InstructionId before = append(computation_, std::move(moved));
+  orders_.push_back(wanted);
+  HloInstruction copy;
+  copy.id = id;
+  copy.opcode = HloOpcode::kCopy;
+  copy.name = at(id).name;
+  copy.shape = at(id).shape;
+  copy.metadata = at(id).metadata;
+  copy.operands = {before};
+  at(id) = std::move(copy);
+}
+
+/// One operand in an order that suits the other as it lies, the smaller one if either does; of its
+/// orders those first that leave its lanes what they are.
+bool LayoutAssignment::fit_one_side(InstructionId id) {
+  std::vector<std::size_t> sides{0, 1};
+  const auto elements = [&](std::size_t side) {
+    return at(at(id).operands[side]).shape.element_count();
+  };
+  if (elements(0) > elements(1)) std::swap(sides[0], sides[1]);
+  for (const std::size_t side : sides) {
+    std::vector<Shape> shapes{at(at(id).operands[0]).shape, at(at(id).operands[1]).shape};
+    const std::int64_t minor = shapes[side].layout.minor_to_major[0];
+    for (const bool keeps_lanes : {true, false}) {
+      Order wanted = row_major(shapes[side].rank());
+      do {
+        if ((wanted.back() == minor) != keeps_lanes) continue;
+        shapes[side].layout = tiled_layout(shapes[side].type, {wanted.rbegin(), wanted.rend()});
+        if (!find_dot_problem(at(id), shapes[0], shapes[1], at(id).shape)) continue;
+        const InstructionId turned = in_order(at(id).operands[side], wanted);
+        at(id).operands[side] = turned;
+        return true;
+      } while (std::next_permutation(wanted.begin(), wanted.end()));
+    }
+  }
+  return false;
+}
+
+/// Dots whose arrays lie as no matrices get copies that do, one where it is enough: batch
+/// dimensions, free ones, contracted ones.
+void LayoutAssignment::make_dots_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (at(id).opcode != HloOpcode::kDot) continue;
+    const InstructionId lhs = at(id).operands[0], rhs = at(id).operands[1];
+    if (at(lhs).shape.rank() < 2 || at(rhs).shape.rank() < 2 || at(id).shape.rank() < 2 ||
+        find_dot_problem(at(id), at(lhs).shape, at(rhs).shape, at(id).shape)) {
+      continue;
+    }
+    if (fit_one_side(id)) continue;
+    const hlo::DotDimensions dims = at(id).dot;
+    const auto matrices = [&](InstructionId value, const Order& batch, const Order& contracting) {
+      Order wanted = batch;
+      for (std::int64_t d = 0; d < at(value).shape.rank(); ++d) {
+        const bool is_free =
+            std::find(batch.begin(), batch.end(), d) == batch.end() &&
+            std::find(contracting.begin(), contracting.end(), d) == contracting.end();
+        if (is_free) wanted.push_back(d);
+      }
+      // All contracted dimensions but the last one stand outside.
+      wanted.insert(wanted.begin(), contracting.begin(), contracting.end() - 1);
+      wanted.push_back(contracting.back());
+      return in_order(value, wanted);
+    };
+    const InstructionId left = matrices(lhs, dims.lhs_batch, dims.lhs_contracting);
+    const InstructionId right = matrices(rhs, dims.rhs_batch, dims.rhs_contracting);
+    at(id).operands = {left, right};
+    Order result = row_major(at(id).shape.rank());
+    // The last free dimension of the left side and that of the right side make the matrices.
+    const auto left_free =
+        at(lhs).shape.rank() - static_cast<std::int64_t>(dims.lhs_contracting.size()) - 1;
+    result.erase(result.begin() + left_free);
+    result.insert(result.end() - 1, left_free);
+    behind_copy(id, result);
+  }
+}
+
+/// Operands of broadcasts and results of reductions lie as the larger array does.
+void LayoutAssignment::make_parts_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (at(id).shape.is_tuple()) continue;
+    if (at(id).opcode == HloOpcode::kBroadcast) {
+      const InstructionId operand = at(id).operands[0];
+      if (at(operand).shape.rank() < 2) continue;
+      const InstructionId fits = in_order(operand, order_of_part(order(id), at(id).dimensions));
+      at(id).operands[0] = fits;
+    } else if (at(id).opcode == HloOpcode::kReduce) {
+      const Shape& input = at(at(id).operands[0]).shape;
+      if (input.rank() < 2 || at(id).shape.rank() < 2) continue;
+      const std::vector<std::int64_t>& reduced = at(id).dimensions;
+      std::vector<std::int64_t> kept;
+      for (std::int64_t d = 0; d < input.rank(); ++d) {
+        if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
+      }
+      behind_copy(id, order_of_part(order(at(id).operands[0]), kept));
+    }
+  }
+}
+
+/// Slices with a stride and pads between elements leave the lanes as they are: another
+/// dimension becomes the minor one, the longest.
+void LayoutAssignment::make_steps_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (at(id).shape.is_tuple() || at(id).shape.rank() < 2) continue;
+    const Order present = order(id);
+    if (present.empty() || !has_steps(at(id), present.back())) continue;
+    std::int64_t minor = -1;
+    for (std::int64_t d : present) {
+      if (has_steps(at(id), d)) continue;
+      if (minor < 0 || extent(id, d) >= extent(id, minor)) minor = d;
+    }
+    if (minor < 0) continue;
+    Order wanted = present;
+    wanted.erase(std::find(wanted.begin(), wanted.end(), minor));
+    wanted.push_back(minor);
+    const InstructionId operand = in_order(at(id).operands[0], wanted);
+    at(id).operands[0] = operand;
+    behind_copy(id, wanted);
+  }
+}
+
+/// Tables are gathered from and scattered into by rows, so the rows are what is contiguous; of
+/// matrices that are sorted the columns are what stands beside each other.
+void LayoutAssignment::make_rows_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    const HloOpcode opcode = at(id).opcode;
+    const bool sorts = opcode == HloOpcode::kSort;
+    const bool scans =
+        opcode == HloOpcode::kReduceWindow && scan_form(module_, computation_, at(id));
+    if (opcode != HloOpcode::kGather && opcode != HloOpcode::kScatter && !sorts && !scans) continue;
+    if (at(id).shape.is_tuple() && !sorts) continue;
+    for (std::size_t operand = 0; operand < at(id).operands.size(); operand += sorts ? 1 : 2) {
+      const InstructionId rows = at(id).operands[operand];
+      const InstructionId fits = in_order(rows, row_major(at(rows).shape.rank()));
+      at(id).operands[operand] = fits;
+    }
+    if (!at(id).shape.is_tuple()) behind_copy(id, row_major(at(id).shape.rank()));
+  }
+}
+
+/// A result that shares its buffer with a parameter lies as the parameter does.
+void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases) {
+  if (at(computation_.root).opcode != HloOpcode::kTuple) return;
+  const std::vector<InstructionId> parameters = computation_.parameters();
+  for (const hlo::Alias& alias : aliases) {
+    const std::size_t index = static_cast<std::size_t>(alias.output_index);
+    const InstructionId result = at(computation_.root).operands[index];
+    const Layout layout =
+        at(parameters[static_cast<std::size_t>(alias.parameter_number)]).shape.layout;
+    if (at(result).shape.layout == layout) continue;
+    const InstructionId copy = copy_as(result, layout);
+    at(computation_.root).operands[index] = copy;
+    at(computation_.root).shape.elements[index].layout = layout;
+  }
+}
+
+}  // namespace
+
+void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels,
+                    const std::vector<DimensionOrder>& asked) {
+  for (std::size_t i = 0; i < module.computations.size(); ++i) {
+    const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
+    LayoutAssignment(module, module.computations[i], is_entry, kernels)
+        .run(is_entry ? module.aliases : std::vector<hlo::Alias>{},
+             is_entry ? asked : std::vector<DimensionOrder>{});
+  }
+}
+
+void assign_layouts(hlo::Module& module, const Target& target) {
+  ConvolutionKernels kernels(target);
+  assign_layouts(module, kernels);
+}
+
+}  // namespace tpu::compiler

@@ -1,0 +1,219 @@
+#include "workloads/compiler/passes/simplify/reshape_mover.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/base/contains.h"
+#include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+namespace {
+
+using Dimensions = std::vector<std::int64_t>;
+
+/// Neighbouring dimensions of two shapes that hold the same elements in the same order.
+struct DimensionGroup {
+  std::size_t after_begin, after_end;    ///< Of the reshaped extents.
+  std::size_t before_begin, before_end;  ///< Of those before.
+};
+
+/// The smallest such groups.
+std::vector<DimensionGroup> dimension_groups(const Dimensions& after, const Dimensions& before) {
+  std::vector<DimensionGroup> groups;
+  std::size_t a = 0, b = 0;
+  while (a < after.size() || b < before.size()) {
+    DimensionGroup group{a, a, b, b};
+    std::int64_t there = 1, here = 1;
+    do {
+      if (b == before.size() || (a < after.size() && there <= here)) {
+        there *= after[a++];
+      } else {
+        here *= before[b++];
+      }
+    } while (there != here);
+    // Dimensions of extent 1 at the end belong to the last group.
+    while (a < after.size() && after[a] == 1) ++a;
+    while (b < before.size() && before[b] == 1) ++b;
+    group.after_end = a;
+    group.before_end = b;
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+/// Whether one is the other but for dimensions of extent 1.
+bool differ_in_units(const Dimensions& one, const Dimensions& other) {
+  return long_extents(one) == long_extents(other);
+}
+
+class ReshapeMover {
+ public:
+  explicit ReshapeMover(hlo::Module& module)
+      : entry_(module.entry_computation()), editor_(module), users_(users_of(entry_)) {}
+
+  void run() {
+    const std::size_t count = entry_.instructions.size();
+    before_.assign(count, -1);
+    for (std::size_t i = 0; i < count; ++i) visit(static_cast<InstructionId>(i));
+    tidy(entry_);
+  }
+
+ private:
+  const HloInstruction& at(InstructionId id) const { return entry_.at(id); }
+  const Dimensions& extents(InstructionId id) const { return at(id).shape.dimensions; }
+  InstructionId before(InstructionId id) const {
+    return static_cast<std::size_t>(id) < before_.size() ? before_[static_cast<std::size_t>(id)]
+                                                         : -1;
+  }
+  bool reshapes_product(const HloInstruction& instruction) const;
+  bool may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const;
+  bool has_form(InstructionId operand, const Dimensions& whole) const;
+  InstructionId form_of(InstructionId operand, const Dimensions& whole);
+  InstructionId broadcast_before(InstructionId id, const Dimensions& whole);
+  void visit(InstructionId id);
+
+  Computation& entry_;
+  GraphEditor editor_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::vector<InstructionId> before_;  ///< The same elements in the extent of a product; or -1.
+};
+
+/// Whether it splits dimensions of a product that nothing else reads, or takes those of extent 1
+/// from a convolution (of a line of pixels). Where it joins some, the operations behind it have
+/// fewer padding rows.
+bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
+  if (instruction.opcode != HloOpcode::kReshape) return false;
+  const InstructionId operand = instruction.operands[0];
+  if (users_[static_cast<std::size_t>(operand)].size() != 1 || operand == entry_.root) return false;
+  if (at(operand).opcode == HloOpcode::kConvolution) {
+    // Kernels of depthwise convolutions take no operations behind them.
+    return at(operand).feature_group_count == 1 && at(operand).batch_group_count == 1 &&
+           differ_in_units(extents(operand), instruction.shape.dimensions);
+  }
+  return at(operand).opcode == HloOpcode::kDot &&
+         extents(operand).size() < instruction.shape.dimensions.size();
+}
+
+/// Whether it has less than all elements even where whole groups of dimensions are filled.
+bool ReshapeMover::may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const {
+  const Dimensions& places = broadcast.dimensions;
+  if (!std::is_sorted(places.begin(), places.end())) return false;
+  const std::vector<DimensionGroup> groups = dimension_groups(broadcast.shape.dimensions, whole);
+  return std::any_of(groups.begin(), groups.end(), [&](const DimensionGroup& group) {
+    std::int64_t elements = 1;
+    for (std::size_t d = group.after_begin; d < group.after_end; ++d) {
+      if (contains(places, static_cast<std::int64_t>(d))) return false;
+      elements *= broadcast.shape.dimensions[d];
+    }
+    return elements > 1;
+  });
+}
+
+bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) const {
+  const HloInstruction& value = at(operand);
+  if (value.shape.is_tuple()) return false;
+  if (value.shape.rank() == 0) return true;
+  if (before(operand) >= 0) return extents(before(operand)) == whole;
+  if (value.opcode == HloOpcode::kReshape && extents(value.operands[0]) == whole) return true;
+  if (differ_in_units(extents(operand), whole)) return true;
+  return value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole);
+}
+
+/// The operand in the product's extent; scalars as they are.
+InstructionId ReshapeMover::form_of(InstructionId operand, const Dimensions& whole) {
+  if (at(operand).shape.rank() == 0) return operand;
+  if (before(operand) >= 0) return before(operand);
+  const HloInstruction& value = at(operand);
+  if (value.opcode == HloOpcode::kReshape && extents(value.operands[0]) == whole) {
+    return value.operands[0];
+  }
+  if (value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole)) {
+    return broadcast_before(operand, whole);
+  }
+  return editor_.reshape(operand, whole);
+}
+
+InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions& whole) {
+  const Dimensions split = extents(id), places = at(id).dimensions;
+  InstructionId value = at(id).operands[0];
+  Dimensions filled, filled_extents, from, joined, joined_places;
+  for (const DimensionGroup& group : dimension_groups(split, whole)) {
+    const auto is_in = [&](std::size_t d) {
+      return contains(places, static_cast<std::int64_t>(d));
+    };
+    bool is_any = false;
+    for (std::size_t d = group.after_begin; d < group.after_end; ++d) is_any |= is_in(d);
+    if (!is_any) continue;
+    for (std::size_t d = group.after_begin; d < group.after_end; ++d) {
+      if (is_in(d)) from.push_back(static_cast<std::int64_t>(filled.size()));
+      filled.push_back(static_cast<std::int64_t>(d));
+      filled_extents.push_back(split[d]);
+    }
+    for (std::size_t d = group.before_begin; d < group.before_end; ++d) {
+      joined.push_back(whole[d]);
+      joined_places.push_back(static_cast<std::int64_t>(d));
+    }
+  }
+  // Conversions come last: the array as it is, a parameter mostly, is reshaped.
+  std::vector<hlo::ElementType> types;
+  while (at(value).opcode == HloOpcode::kConvert) {
+    types.push_back(at(value).shape.type);
+    value = at(value).operands[0];
+  }
+  if (filled != places) value = editor_.broadcast(value, filled_extents, from);
+  if (joined != filled_extents) {
+    // No kernel reshapes bf16 between vectors, which stand in words, and packed arrays.
+    const hlo::ElementType type = editor_.shape(value).type;
+    if (type == hlo::ElementType::kBf16) {
+      types.push_back(type);
+      value = editor_.convert(value, hlo::ElementType::kF32);
+    }
+    value = editor_.reshape(value, joined);
+  }
+  for (auto type = types.rbegin(); type != types.rend(); ++type) {
+    value = editor_.convert(value, *type);
+  }
+  return editor_.broadcast(value, whole, joined_places);
+}
+
+void ReshapeMover::visit(InstructionId id) {
+  if (reshapes_product(at(id))) {
+    before_[static_cast<std::size_t>(id)] = at(id).operands[0];
+    return;
+  }
+  if (!hlo::is_elementwise(at(id).opcode) || at(id).shape.is_tuple()) return;
+  const std::vector<InstructionId> operands = at(id).operands;
+  const auto moved = std::find_if(operands.begin(), operands.end(),
+                                  [this](InstructionId operand) { return before(operand) >= 0; });
+  if (moved == operands.end()) return;
+  const Dimensions whole = extents(before(*moved));
+  if (!std::all_of(operands.begin(), operands.end(),
+                   [&](InstructionId operand) { return has_form(operand, whole); })) {
+    return;
+  }
+  editor_.stand_for(id);
+  HloInstruction form = at(id);
+  for (InstructionId& operand : form.operands) operand = form_of(operand, whole);
+  form.shape = hlo::array_shape(form.shape.type, whole);
+  form.name += ".product";
+  const InstructionId value = editor_.append_instruction(std::move(form));
+  before_[static_cast<std::size_t>(id)] = value;
+  const Dimensions reshaped = extents(id);
+  editor_.finish(editor_.reshape(value, reshaped));
+}
+
+}  // namespace
+
+void move_reshapes(hlo::Module& module) { ReshapeMover(module).run(); }
+
+}  // namespace tpu::compiler
