@@ -1,5 +1,8 @@
 #include "traces/hdf5_reader.h"
 
+#include <zlib.h>
+
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <set>
@@ -34,6 +37,28 @@ Table::Column strings_out(const std::uint8_t* from, std::size_t stride, std::siz
     values[row].assign(text, ::strnlen(text, length));
   }
   return values;
+}
+
+/// What zlib packed, which is so many bytes.
+std::vector<std::uint8_t> inflated(const std::vector<std::uint8_t>& packed, std::size_t bytes) {
+  std::vector<std::uint8_t> data(bytes);
+  uLongf size = bytes;
+  if (::uncompress(data.data(), &size, packed.data(), packed.size()) != Z_OK || size != bytes) {
+    throw Hdf5Failure{};
+  }
+  return data;
+}
+
+/// Elements whose first bytes stand together, then their second ones, and so on.
+std::vector<std::uint8_t> unshuffled(const std::vector<std::uint8_t>& shuffled,
+                                     std::size_t element_bytes) {
+  const std::size_t elements = shuffled.size() / element_bytes;
+  std::vector<std::uint8_t> data(elements * element_bytes);
+  const std::uint8_t* from = shuffled.data();
+  for (std::size_t byte = 0; byte < element_bytes; ++byte) {
+    for (std::size_t i = 0; i < elements; ++i) data[i * element_bytes + byte] = *from++;
+  }
+  return data;
 }
 
 /// A column of a table as the file describes it.
@@ -84,7 +109,9 @@ class Reader {
   void read_object(hid_t object, const std::string& path, int level);
   void read_dataset(hid_t dataset, const std::string& path);
   void check_storage(hid_t dataset, const std::string& path) const;
-  void check_chunks(hid_t dataset, std::size_t rows) const;
+  std::size_t chunk_rows(hid_t properties, std::size_t rows) const;
+  std::vector<std::uint8_t> read_chunk(hid_t dataset, hid_t properties, hsize_t row,
+                                       std::size_t bytes, std::size_t row_bytes) const;
   std::size_t row_count(hid_t dataset, const std::string& path) const;
   std::vector<std::uint8_t> read_rows(hid_t dataset, hid_t type, std::size_t rows,
                                       std::size_t held_row_bytes, const std::string& path);
@@ -191,14 +218,16 @@ void Reader::check_storage(hid_t dataset, const std::string& path) const {
   }
 }
 
-/// The library takes a kilobyte for each chunk that the rows need, whether or not the file has it.
-/// All chunks are written, and each has a place in an index.
-void Reader::check_chunks(hid_t dataset, std::size_t rows) const {
+/// Rows of a chunk. Files of tpusim have no larger ones than their rows fill, and each chunk has a
+/// place in an index: the library takes a kilobyte for each that the rows need, whether or not the
+/// file has it.
+std::size_t Reader::chunk_rows(hid_t properties, std::size_t rows) const {
   constexpr std::size_t kPlaceBytes = 8;
-  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
   hsize_t extent = 0;
   if (H5Pget_chunk(properties, 1, &extent) != 1 || extent == 0) throw Hdf5Failure{};
+  if (extent > std::max<std::size_t>(rows, 1)) throw Hdf5Failure{};
   if (rows / extent > file_bytes_ / kPlaceBytes) throw Hdf5Failure{};
+  return static_cast<std::size_t>(extent);
 }
 
 std::size_t Reader::row_count(hid_t dataset, const std::string& path) const {
@@ -207,6 +236,28 @@ std::size_t Reader::row_count(hid_t dataset, const std::string& path) const {
   const hssize_t rows = H5Sget_simple_extent_npoints(space);
   if (rows < 0) throw Hdf5Failure{};
   return static_cast<std::size_t>(rows);
+}
+
+/// The rows of a chunk, which begins with `row`. They are unpacked here: HDF5 1.10 takes what its
+/// filters give for a whole chunk, however short it is, and reads on behind it.
+std::vector<std::uint8_t> Reader::read_chunk(hid_t dataset, hid_t properties, hsize_t row,
+                                             std::size_t bytes, std::size_t row_bytes) const {
+  hsize_t stored = 0;
+  checked(H5Dget_chunk_storage_size(dataset, &row, &stored));
+  if (stored == 0 || stored > file_bytes_) throw Hdf5Failure{};
+  std::vector<std::uint8_t> data(static_cast<std::size_t>(stored));
+  std::uint32_t left_out = 0;
+  checked(H5Dread_chunk(dataset, H5P_DEFAULT, &row, &left_out, data.data()));
+  for (int i = H5Pget_nfilters(properties); i-- > 0;) {
+    if ((left_out >> i & 1) != 0) continue;
+    unsigned flags = 0, configuration = 0;
+    std::size_t values = 0;
+    const H5Z_filter_t filter = H5Pget_filter2(properties, static_cast<unsigned>(i), &flags,
+                                               &values, nullptr, 0, nullptr, &configuration);
+    data = filter == H5Z_FILTER_DEFLATE ? inflated(data, bytes) : unshuffled(data, row_bytes);
+  }
+  if (data.size() != bytes) throw Hdf5Failure{};
+  return data;
 }
 
 /// The data of a dataset, in which each row will take `held_row_bytes` of memory.
@@ -219,9 +270,15 @@ std::vector<std::uint8_t> Reader::read_rows(hid_t dataset, hid_t type, std::size
                    std::to_string(rows) + " rows of " + std::to_string(held_row_bytes));
   }
   bytes_left_ -= held;
-  check_chunks(dataset, rows);
-  std::vector<std::uint8_t> data(H5Tget_size(type) * rows);
-  if (rows > 0) checked(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()));
+  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
+  const std::size_t in_chunk = chunk_rows(properties, rows), row_bytes = H5Tget_size(type);
+  std::vector<std::uint8_t> data(row_bytes * rows);
+  for (std::size_t row = 0; row < rows; row += in_chunk) {
+    const std::vector<std::uint8_t> chunk =
+        read_chunk(dataset, properties, row, in_chunk * row_bytes, row_bytes);
+    const std::size_t count = std::min(in_chunk, rows - row) * row_bytes;
+    std::copy_n(chunk.begin(), count, data.begin() + static_cast<std::ptrdiff_t>(row * row_bytes));
+  }
   return data;
 }
 

@@ -146,6 +146,52 @@ TEST_F(CraftedProgram, AChunkWithoutElementsIsRefused) {
   EXPECT_GE(refused, 8 * layouts);
 }
 
+/// HDF5 1.10 takes what its filters give for a whole chunk, and reads on behind it. A chunk that
+/// was packed by nobody's filters is as good as any other; one that is a byte shorter than its
+/// rows, or longer, packed or not, is none.
+TEST_F(CraftedProgram, AChunkHasAllItsRows) {
+  const std::string whole = contents_of(path_);
+  std::size_t full = 0;
+  const auto error_with = [&](int more, bool packed) {
+    std::ofstream(path_, std::ios::binary) << whole;
+    change([&](hid_t file) {
+      const hid_t dataset = H5Dopen2(file, "kernels", H5P_DEFAULT);
+      ASSERT_GE(dataset, 0);
+      const hid_t type = H5Dget_type(dataset), properties = H5Dget_create_plist(dataset);
+      hsize_t rows = 0;
+      ASSERT_EQ(H5Pget_chunk(properties, 1, &rows), 1);
+      full = H5Tget_size(type) * rows;
+      std::vector<unsigned char> data(full + 8);
+      ASSERT_GE(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()), 0);
+      std::vector<unsigned char> stored(data.begin(), data.begin() + static_cast<int>(full) + more);
+      if (packed) {
+        uLongf size = compressBound(stored.size());
+        std::vector<unsigned char> deflated(size);
+        ASSERT_EQ(compress(deflated.data(), &size, stored.data(), stored.size()), Z_OK);
+        deflated.resize(size);
+        stored = deflated;
+      }
+      // Bits of filters that a chunk leaves out: of the two (shuffle, deflate) one or both.
+      const hsize_t first = 0;
+      ASSERT_GE(H5Dwrite_chunk(dataset, H5P_DEFAULT, packed ? 1 : 3, &first, stored.size(),
+                               stored.data()),
+                0);
+      H5Pclose(properties);
+      H5Tclose(type);
+      H5Dclose(dataset);
+    });
+    return error_of_program();
+  };
+  for (const bool packed : {false, true}) {
+    EXPECT_EQ(error_with(0, packed), "");
+    EXPECT_EQ(read_program_file(path_).name, "example");
+    for (const int more : {-1, 1, 1 - static_cast<int>(full)}) {
+      EXPECT_NE(error_with(more, packed).find("damaged behind a right checksum"), std::string::npos)
+          << more << packed;
+    }
+  }
+}
+
 /// HDF5 1.10 takes as much memory as a header says, before it finds that the file is shorter.
 TEST_F(CraftedProgram, AHeaderBeyondTheFileIsRefusedBeforeTheLibraryReadsIt) {
   std::string image = contents_of(path_).substr(kUserBlockBytes);
@@ -265,7 +311,10 @@ TEST_F(CraftedProgram, ADamagedHeapOfNames) {
 /// A table of results that says it has 100,000 cores.
 TEST_F(CraftedProgram, ResultsOfCoresThatDidNotRun) {
   write_run_file(path_, test::synthetic_record_with_events());
-  change([](hid_t file) { replace_rows(file, "cores", 100000); });
+  change([](hid_t file) {
+    replace_rows(file, "cores", 100000,
+                 [](hid_t properties) { H5Pset_alloc_time(properties, H5D_ALLOC_TIME_EARLY); });
+  });
   EXPECT_EQ(error_of(read_run_file),
             "op_counters: expected a row for each of 100000 cores and 3 ops, found 6 rows");
 }
