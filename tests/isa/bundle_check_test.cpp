@@ -43,6 +43,21 @@ TEST(BundleCheck, AddressesInSmemHaveNoSublanes) {
   }
 }
 
+TEST(BundleCheck, NumbersInPlaceOfPredicatesAndMasksAreZeroOrOne) {
+  Instruction moves[2];
+  moves[0].opcode = Opcode::kPmov;
+  moves[1].opcode = Opcode::kVmmov;
+  for (Instruction& move : moves) {
+    move.dest = 1;
+    for (const std::uint32_t number : {0u, 1u}) {
+      move.operands[0] = Operand::immediate_(number);
+      EXPECT_FALSE(instruction_problem(move));
+    }
+    move.operands[0] = Operand::immediate_(2);
+    EXPECT_EQ(instruction_problem(move), "operand: expected 0 or 1, found 2");
+  }
+}
+
 TEST(BundleCheck, StridesOfADmaAreThreeNumbersOf16Bits) {
   Instruction dma;
   dma.opcode = Opcode::kDmaCmemToVmemStrided;

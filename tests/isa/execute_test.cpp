@@ -513,6 +513,23 @@ TEST(Execute, LanesBesideANarrowTransposeAreZero) {
   }
 }
 
+TEST(Execute, LanesBesideANarrowPackedTransposeAreZero) {
+  BundleRunner core;
+  core.fill_random(1, 7, false);
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    core.fill_random(3, 2 * round, false);
+    core.fill_random(4, 2 * round + 1, false);
+    core.run(
+        "{ vxpose.xlu0.c.b16.start.end [1/1] %v1, 32 }"
+        "{ %v3 = vpop.trf.xlu0 }{ %v4 = vpop.trf.xlu0 }");
+    for (const int reg : {3, 4}) {
+      for (int s = 0; s < 8; ++s) {
+        for (int lane = 16; lane < 128; ++lane) ASSERT_EQ(core.element(reg, s, lane), 0u) << round;
+      }
+    }
+  }
+}
+
 TEST(Execute, TransposesReturnTheBlockWithLanesAndRowsExchanged) {
   BundleRunner core;
   core.run(

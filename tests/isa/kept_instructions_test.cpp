@@ -51,9 +51,11 @@ std::uint32_t number_of(std::uint32_t word) {
   return word;
 }
 
+bool is_nan(std::uint32_t word) { return (word & 0x7fffffff) > 0x7f800000; }
+
 /// One NaN for all of them.
 std::uint32_t as_shown(std::uint32_t word) {
-  if ((word & 0x7fffffff) > 0x7f800000) return 0x7fc00000;
+  if (is_nan(word)) return 0x7fc00000;
   if ((word & 0x7fff0000) > 0x7f800000) word = (word & 0xffff) | 0x7fc00000;
   if ((word & 0x7fff) > 0x7f80) word = (word & 0xffff0000) | 0x7fc0;
   return word;
@@ -85,7 +87,7 @@ void fill(BundleRunner& core, RandomProgram& random) {
 }
 
 void add_state(BundleRunner& core, Code& code) {
-  for (const std::uint32_t word : core.state.scalar.s) code << word;
+  for (const std::uint32_t word : core.state.scalar.s) code << (is_nan(word) ? 0x7fc00000 : word);
   for (const auto predicate : core.state.scalar.p) code << static_cast<int>(predicate);
   for (int reg = 0; reg < kVectorRegisters; ++reg) {
     for (const std::uint32_t word : core.state.vector(reg).word) code << as_shown(word);

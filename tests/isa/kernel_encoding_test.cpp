@@ -90,7 +90,13 @@ TEST(KernelEncoding, KernelsKeepTheirNames) {
     EXPECT_EQ(again.names[i].base, kernel.names[i].base);
     EXPECT_EQ(again.names[i].mask_register, kernel.names[i].mask_register);
   }
-  EXPECT_EQ(again.renamings.at(1).file, 'm');
+  for (std::size_t i = 0; i < kernel.renamings.size(); ++i) {
+    EXPECT_EQ(again.renamings.at(i).bundle, kernel.renamings[i].bundle);
+    EXPECT_EQ(again.renamings[i].after, kernel.renamings[i].after);
+    EXPECT_EQ(again.renamings[i].file, kernel.renamings[i].file);
+    EXPECT_EQ(again.renamings[i].reg, kernel.renamings[i].reg);
+    EXPECT_EQ(again.renamings[i].name, kernel.renamings[i].name);
+  }
   EXPECT_EQ(again.operand_names, kernel.operand_names);
 }
 

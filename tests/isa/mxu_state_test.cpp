@@ -272,5 +272,40 @@ TEST(MxuState, SumsAreAddedInTheOrderOfK) {
   EXPECT_EQ(core.number(3, 0, 0), 0.0f);
 }
 
+/// An array that counts what it is asked and gives a result of its own.
+class CountingArray : public MatrixUnit {
+ public:
+  void push(const Instruction& /*in*/, const VectorRegister& /*operand*/) override { ++pushes; }
+  void pop(const Instruction& /*in*/, VectorRegister& result) override {
+    ++pops;
+    result.word.fill(42);
+  }
+  int pushes = 0, pops = 0;
+};
+
+class WithArray : public test::RecordingSurroundings {
+ public:
+  MatrixUnit* matrix_unit(std::uint8_t unit) override { return unit == 0 ? &array : nullptr; }
+  CountingArray array;
+};
+
+/// Where arrays are simulated cell by cell, results of matmuls are theirs, and of matmuls alone.
+TEST(MxuState, PopsOfAMatmulTakeTheResultOfTheArray) {
+  BundleRunner core;
+  WithArray surroundings;
+  const Kernel kernel = assemble(
+                            "kernel k\n{ vpow2.f32 1.0 }{ vmatmul.f32.gmra.mxu0 %v1 }"
+                            "{ %v2 = vpop.eup }{ %v3 = vpop.f32.mrf.mxu0 }",
+                            "t")
+                            .at(0);
+  for (std::uint32_t i = 0; i < kernel.bundles.size(); ++i) {
+    execute_bundle(kernel, i, core.state, surroundings);
+  }
+  EXPECT_EQ(surroundings.array.pushes, 1);
+  EXPECT_EQ(surroundings.array.pops, 1);
+  EXPECT_EQ(core.number(2, 0, 0), 2.0F);
+  EXPECT_EQ(core.element(3, 7, 127), 42u);
+}
+
 }  // namespace
 }  // namespace tpu::isa::mxu_state_test

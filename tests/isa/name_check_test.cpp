@@ -92,6 +92,11 @@ TEST(NameCheck, GuardsAddressesAndMasksAreCheckedToo) {
   EXPECT_EQ(run(named("{ %s1 = smov 0 ;; %s2 = smov 255 }{ %v1 = vld [vmem:%s1 sm:%s2] }",
                       {writes(10), writes(12), load})),
             "%v1 = vld [vmem:%s1 sm:%s2]: expected name 10 in %s2, found name 12");
+  VirtualNames based = writes(11);
+  based.base[0] = 10;
+  EXPECT_EQ(run(named("{ %s1 = smov 0 }{ %s1 = smov 0 }{ %v1 = vld [vmem:%s1] }",
+                      {writes(10), writes(12), based})),
+            "%v1 = vld [vmem:%s1]: expected name 10 in %s1, found name 12");
   EXPECT_EQ(run(named("{ %vm1 = vmmov 1 }{ %vm1 = vmmov 1 }{ %vm2 = vmneg %vm1 }",
                       {writes(10), writes(11), reads(12, 10)})),
             "%vm2 = vmneg %vm1: expected name 10 in %vm1, found name 11");

@@ -68,6 +68,24 @@ TEST(EstimateComparison, AReasonIsAPartOfOurTimeThatExplainsTheDifference) {
   EXPECT_EQ(of(compared(latency), 1).reason, EstimateReason::kMemoryWait);
 }
 
+/// Half of op 1 are bundles, half is waiting: the bundles are not the most of it.
+TEST(EstimateComparison, HalfOfOurTimeIsNotTheMostOfIt) {
+  traces::RunRecord record = estimated(400, 40);
+  for (CoreResult& core : record.result.cores) {
+    Counters& counters = core.ops[1].counters;
+    counters.hbm_read_bytes = counters.hbm_write_bytes = 0;
+    counters.core = {};
+    counters.core.add(CoreState::kIssue, 300);
+    counters.core.add(CoreState::kMemoryWait, 300);
+  }
+  ASSERT_EQ(of(compared(record), 1).schedule_cycles, 300);
+  EXPECT_EQ(of(compared(record), 1).reason, EstimateReason::kMemoryWait);
+  for (CoreResult& core : record.result.cores) {
+    core.ops[1].counters.core.add(CoreState::kIssue, 2);
+  }
+  EXPECT_EQ(of(compared(record), 1).reason, EstimateReason::kSchedule);
+}
+
 TEST(EstimateComparison, MoreThanAQuarterDiffers) {
   EXPECT_FALSE(of(compared(estimated(480, 500)), 0).differs());  // 1.25
   EXPECT_TRUE(of(compared(estimated(479, 500)), 0).differs());

@@ -45,6 +45,24 @@ TEST(Summary, IciCountsTheLinksOfTheChipsThatRun) {
   EXPECT_NEAR(summarize(record).utilization.ici, 220000 / more_bytes, 1e-12);
 }
 
+/// A chip counts once, in whatever order its cores are.
+TEST(Summary, IciCountsAChipOnceWhoseCoresAreApart) {
+  traces::RunRecord record = test::synthetic_record();
+  record.result.cores.push_back(record.result.cores[1]);
+  record.core_numbers.push_back(2);
+  record.result.cores[1].chip = 1;
+  record.result.cores[0].total.ici_bytes = 220000;
+  const double link_bytes = 2 * 656e9 / 8 / 940e6 * 2200;
+  EXPECT_NEAR(summarize(record).utilization.ici, 220000 / (2 * link_bytes), 1e-12);
+}
+
+/// Nobody has said what the padding is.
+TEST(Summary, WithoutPaddedFlopsAnOpHasNoPadding) {
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].padded_matmul_flops = 0;
+  EXPECT_EQ(summarize(record).ops[0].matmul_padding, 1);
+}
+
 TEST(Summary, TheBreakdownAddsUpToOne) {
   const Breakdown parts = summarize(test::synthetic_record()).breakdown;
   EXPECT_DOUBLE_EQ(parts.compute, 4 * 650 / kCycles);

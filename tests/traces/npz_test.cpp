@@ -80,13 +80,31 @@ TEST_F(NpzTest, MoreThanTheLimitIsRefused) {
   write_npz(path_, file);
   EXPECT_EQ(read_npz(path_, UnpackLimit{100, 1}).size(), 2u);
   EXPECT_EQ(read_npz(path_, UnpackLimit{10000, 0}).size(), 2u);
+  // Each has a header of 128 bytes.
+  EXPECT_EQ(read_npz(path_, UnpackLimit{8256, 0}).size(), 2u);
   try {
-    read_npz(path_, UnpackLimit{8000, 0});
+    read_npz(path_, UnpackLimit{8255, 0});
     FAIL() << "no error";
   } catch (const WorkloadError& error) {
     EXPECT_EQ(std::string(error.what()),
-              path_ + ": b: expected arrays of at most 8000 bytes together, found more");
+              path_ + ": b: expected arrays of at most 8255 bytes together, found more");
   }
+}
+
+/// APPNOTE.TXT 4.3.12: a central directory header begins with PK\\1\\2 and has its maker's system
+/// in byte 5 (3: Unix) and the external attributes in bytes 38 to 41, of which Unix takes the upper
+/// two for the file's mode.
+TEST_F(NpzTest, UnpackedArraysMayBeReadByEverybody) {
+  write_npz(path_, {{"a", floats({2}, {1, 2})}});
+  const std::vector<char> all = bytes();
+  const std::string zip(all.begin(), all.end());
+  const std::size_t header = zip.find("PK\x01\x02");
+  ASSERT_NE(header, std::string::npos);
+  EXPECT_EQ(zip.at(header + 5), 3);
+  const auto byte = [&](std::size_t at) {
+    return static_cast<unsigned>(static_cast<unsigned char>(zip.at(header + at)));
+  };
+  EXPECT_EQ((byte(40) | byte(41) << 8) & 0777, 0644u);
 }
 
 TEST_F(NpzTest, EveryTypeComesBack) {

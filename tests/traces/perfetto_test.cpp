@@ -77,6 +77,20 @@ TEST_F(PerfettoTest, EachCoreHasItsTracks) {
   EXPECT_EQ(children["HBM channels"], (std::vector<std::string>{"HBM channel 7 of core 1"}));
 }
 
+/// Op 1 of core 0 begins in the last hundred cycles of op 0.
+TEST_F(PerfettoTest, OpsThatOverlapGoToLanesWithANumber) {
+  RunRecord record = test::synthetic_record_with_events();
+  for (OpEvent& event : record.events.ops) {
+    if (event.core == 0 && event.op == 1) event.begin -= 100;
+  }
+  export_perfetto(record, path_);
+  std::map<std::string, std::size_t> slices;
+  for (const auto& [id, track] : tracks_of(text())) {
+    if (track.name.rfind("XLA Ops", 0) == 0) slices[track.name] += track.slices.size();
+  }
+  EXPECT_EQ(slices, (std::map<std::string, std::size_t>{{"XLA Ops", 10}, {"XLA Ops #2", 2}}));
+}
+
 Track track_named(const std::string& trace, const std::string& name, const std::string& parent) {
   const auto tracks = tracks_of(trace);
   for (const auto& [id, track] : tracks) {
@@ -204,7 +218,14 @@ double value_at(const Track& track, std::uint64_t cycle) {
 }
 
 TEST_F(PerfettoTest, CountersAreSharesOfTheMxusAndBytesOfTheHbm) {
-  export_perfetto(test::synthetic_record_with_events(), path_);
+  RunRecord record = test::synthetic_record_with_events();
+  DmaEvent elsewhere;  // Core 0 of another chip has an HBM of its own.
+  elsewhere.source_chip = elsewhere.destination_chip = 1;
+  elsewhere.begin = 900;
+  elsewhere.end = 990;
+  elsewhere.bytes = 60000;
+  record.events.dmas.push_back(elsewhere);
+  export_perfetto(record, path_);
   std::map<std::string, Track> counters;
   for (const auto& [id, track] : tracks_of(text())) {
     if (track.counter) counters[track.name] = track;

@@ -95,6 +95,12 @@ TEST(BinnedWithin, EvenAmountsComeFirstAndWhatIsTooMuchPassesLater) {
   EXPECT_EQ(binned_within({}, {{30, 40, 30}}, 40, 4, 2), (std::vector<double>{0, 0, 10, 20}));
 }
 
+/// What the last parts have no room for passes before them, to the first one and to the last byte.
+TEST(BinnedWithin, WhatIsTooMuchAtTheEndPassesEarlier) {
+  EXPECT_EQ(binned_within({{30, 40, 79}}, {}, 40, 4, 2), (std::vector<double>{19, 20, 20, 20}));
+  EXPECT_EQ(binned_within({{30, 40, 20.5}}, {}, 40, 4, 2), (std::vector<double>{0, 0, 0.5, 20}));
+}
+
 /// What begins where the run ends passes in its last part.
 TEST(BinnedWithin, WhatBeginsAtTheEndIsNotLost) {
   EXPECT_EQ(binned_within({}, {{40, 40, 3}, {45, 50, 4}}, 40, 4, 2),
