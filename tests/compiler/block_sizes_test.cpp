@@ -233,6 +233,28 @@ TEST(ConvolutionBlocks, SeveralResultsHaveTheirBuffersAndThoseThatAreRoundedThei
   EXPECT_EQ(rows({ElementType::kBf16, ElementType::kF32}), one + 2 * tiles * kPackedTile);
 }
 
+/// The cut that takes least, be it one that fills VMEM to the last byte.
+TEST(ConvolutionBlocks, WithTheBatchInTheLanesTheBestCutThatFitsIsTaken) {
+  ConvolutionProblem problem;
+  problem.batch_in_lanes = true;
+  problem.rows = 128;
+  problem.contracted = problem.columns = 64;
+  for (compiler::SpatialDimension& each : problem.spatial) each = {16, 3, 16, 1, 1, 1, 1};
+  Target target;
+  const auto sizes = [&](const compiler::LanesTiling& tiling) {
+    const compiler::Patches patches(problem, tiling.group, tiling.feature_blocks);
+    return compiler::LanesSizes(problem, tiling, patches, target);
+  };
+  const compiler::LanesTiling best = find_lanes_tiling(problem, target);
+  compiler::LanesTiling rows_apart = best;
+  rows_apart.block_y = rows_apart.chunk = 1;
+  EXPECT_GT(sizes(rows_apart).plan.cycles(target), best.cycles);
+  const std::uint64_t rows = sizes(best).plan.vmem_rows();
+  target.vmem_bytes = rows * 512;
+  EXPECT_EQ(find_lanes_tiling(problem, target).cycles, best.cycles);
+  EXPECT_EQ(sizes(find_lanes_tiling(problem, target)).plan.vmem_rows(), rows);
+}
+
 /// With the batch in the lanes tiles of features are rounded in pairs, in registers; an odd number
 /// of them waits.
 TEST(ConvolutionBlocks, WithTheBatchInTheLanesOddTilesOfFurtherResultsWait) {

@@ -277,9 +277,35 @@ TEST(KernelBuilder, ValuesThatWaitNeedAPlaceInVmem) {
     const VmemRegion in = builder.allocate_vmem(8 * 40);
     keep_forty_products(builder, in, in);
     if (has_room) {
-      EXPECT_NO_THROW(builder.finish());
+      // Each value that waits takes eight rows behind those of the kernel.
+      const std::uint64_t rows = builder.finish().vmem_bytes / isa::kVmemRowBytes;
+      EXPECT_GT(rows, 8u * 40);
+      EXPECT_LE(rows, 640u);
+      EXPECT_EQ(rows % 8, 0u);
     } else {
       EXPECT_THROW(builder.finish(), SimulatorBug);
+    }
+  }
+}
+
+/// A value that was read from a variable is the variable's register: a loop that reads the value,
+/// be it in its first block, and sets the variable would find another one in its second trip.
+TEST(KernelBuilder, AValueOfAVariableThatALoopSetsIsReported) {
+  for (const bool sets : {false, true}) {
+    Target target;
+    KernelBuilder builder("stale", target);
+    const VmemRegion out = builder.allocate_vmem(8);
+    const SVariable variable = builder.scalar_variable(1);
+    builder.if_(builder.less(2, builder.get(variable)), [&] { builder.set(variable, 2); });
+    const SReg value = builder.get(variable);
+    builder.loop(3, [&](SReg i) {
+      builder.store({out, 0}, builder.splat(builder.add(value, i)));
+      if (sets) builder.set(variable, builder.add(i, 5));
+    });
+    if (sets) {
+      EXPECT_THROW(builder.finish(), SimulatorBug);
+    } else {
+      EXPECT_NO_THROW(builder.finish());
     }
   }
 }

@@ -267,7 +267,12 @@ TEST(Faults, AnUnknownAddressIsNoneButIsNoted) {
 }
 
 TEST(Faults, ABranchInADelaySlot) {
-  expect_fault("{ sbr.rel target = 0 }{ sbr.rel target = 0 }{ %s1 = smov 0 }", "delay slot");
+  for (const bool interpret : {false, true}) {
+    RunOptions options = test::on_core(0);
+    options.interpret = interpret;
+    expect_fault("{ sbr.rel target = 0 }{ sbr.rel target = 0 }{ %s1 = smov 0 }", "delay slot",
+                 options);
+  }
 }
 
 TEST(Faults, ProgramsThatTheMachineCannotRun) {

@@ -91,6 +91,30 @@ loop:
   EXPECT_EQ(test::run(program).cycles, of_21 + 2 * 4);
 }
 
+/// What sets the generator, and each number that was drawn before, decides the next one, and the
+/// state that can be read back.
+TEST(Followed, ControlThatPassesThroughTheRandomNumberGeneratorIsThatOfARunWithValues) {
+  for (const std::string last : {"vrng", "getrngseed"}) {
+    for (const std::string seed : {"12345", "54321", "99"}) {
+      const isa::Program program = program_of("kernel top\n  { %v1 = vmov " + seed + R"( }
+  { set.rngseed %v1 }
+  { %v2 = vrng }
+  { %v3 = )" + last + R"( }
+  { %v4 = vand.u32 %v3, 63 }
+  { vpush %v4 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+      EXPECT_EQ(test::run(program).cycles, cycles_with_values(program)) << last << ' ' << seed;
+    }
+  }
+}
+
 /// A store of some elements leaves others: where either is unknown, so is the row.
 TEST(Followed, AMaskedStoreOfWhatNobodyKnowsLeavesARowThatNobodyKnows) {
   const auto program = [](const char* stored) {

@@ -412,6 +412,16 @@ TEST(HbmMapping, TheBankOfARowIsTheSumOfItsDigits) {
   EXPECT_EQ(HbmMapping(kChannels, 10, 1).bank(907), 6u);
 }
 
+/// Blocks of two granules: those whose number has an odd sum of its halves begin with the other.
+TEST(HbmMapping, OfTwoChannelsAStrideOfTwoReachesBoth) {
+  const HbmMapping two(2, 8, 1);
+  const std::uint32_t first[] = {0, 1, 1, 0, 1, 0, 0, 1};
+  for (std::uint64_t block = 0; block < 8; ++block) {
+    EXPECT_EQ(two.channel(2 * block), first[block]) << block;
+    EXPECT_EQ(two.channel(2 * block + 1), 1 - first[block]) << block;
+  }
+}
+
 TEST(HbmController, RowsAtAStrideOfThePowerOfTwoLieInAllBanks) {
   std::set<std::uint32_t> banks;
   for (std::uint64_t row = 0; row < 16; ++row) banks.insert(mapping().bank(row * 16));

@@ -273,6 +273,10 @@ TEST(Infeed, ARunThatNoCounterHoldsIsRefusedBeforeItBegins) {
     EXPECT_NE(std::string(error.what()).find("expected a run of less than 38.9 years"),
               std::string::npos)
         << error.what();
+    // 1,000,000 steps of 128 examples, 100,000 s each.
+    EXPECT_NE(std::string(error.what()).find("found one of 4.06e+05 years: 1000000 steps"),
+              std::string::npos)
+        << error.what();
   }
   params.host.examples_per_s = 0.000001;
   EXPECT_THROW(test::run(taker(1000), steps(1, {0}), params), ConfigurationError);
@@ -431,6 +435,18 @@ kernel top
     EXPECT_EQ(result.cores[0].end_cycle, alone) << order;
     EXPECT_EQ(result.cores[1].end_cycle, alone - up(wire) + up(2 * wire)) << order;
   }
+}
+
+/// Of other chips the links are others: side by side all take what one takes alone.
+TEST(Outfeed, EachChipHasALinkOfItsOwn) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_outfeed 0, 64, 1 }
+  { dma.done.wait 1, 64 }
+)");
+  const std::uint64_t alone = test::run(program).cycles;
+  const RunResult result = test::run(program, steps(1, {0, 2, 4, 6}));
+  for (const CoreResult& core : result.cores) EXPECT_EQ(core.end_cycle, alone) << core.chip;
 }
 
 /// Hosts are numbered in the order of their chips; their modules have the numbers in their names.

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/core/followed_kernels.h"
 #include "models/origin.h"
 #include "tests/models/test_program.h"
@@ -26,6 +28,31 @@ again:
   EXPECT_GE(told.size(), 1u);
   EXPECT_LE(told.size(), 80000u / 4096 + 1);
   for (const double fraction : told) EXPECT_TRUE(fraction >= 0 && fraction <= 1) << fraction;
+}
+
+/// Twenty steps of equal length, each simulated: the share is that of the steps that are over.
+TEST(Progress, IsTheShareOfTheStepsThatAreOver) {
+  const isa::Program program = test::program_of(R"(
+kernel top
+  { %s1 = smov 0 }
+again:
+  { vsyncadd 5, 1 ;; %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, 2000 }
+  { sbr.rel (%p1) target = again }
+  { %s3 = smov 0 ;; vdelay 5 }
+)");
+  RunOptions options = test::on_core(0);
+  options.interpret = options.pod_full = true;
+  options.steps = 20;
+  std::vector<double> told;
+  options.progress = [&](double fraction) { told.push_back(fraction); };
+  test::run(program, options);
+  ASSERT_GE(told.size(), 8u);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  const auto calls = static_cast<double>(told.size());
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    EXPECT_NEAR(told[i], static_cast<double>(i + 1) / calls, 0.15) << i;
+  }
 }
 
 /// The kernel that is given up when more is followed than may be is the one that took most.

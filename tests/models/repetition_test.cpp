@@ -271,5 +271,45 @@ TEST(Repetition, AYearOfStepsTakesNoLongerThanTheOnesThatDiffer) {
   EXPECT_EQ(year.cores[0].total.core.total(), year.cycles);
 }
 
+/// Watches, and remembers nothing.
+class Onlooker : public Observer {
+  void on_step(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t) override {}
+  void on_op(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, const Counters&) override {
+  }
+  void on_wait(std::uint32_t, CoreState, std::uint64_t, std::uint64_t) override {}
+  void on_dma(const DmaEvent&) override {}
+};
+
+/// What channels move is told up to the end of the steps that repeat, and nothing behind it.
+TEST(Repetition, WhatChannelsMoveEndsWithTheStepsThatRepeat) {
+  const isa::Program program = program_of(
+      "kernel top\n  { dma.hbm_to_vmem 0, 64, 0, 1 }\n  { dma.done.wait 1, 64 }\n"
+      "  { vsyncadd 1, -64 }\n  { vdelay 500 }\n");
+  MachineParams params;
+  params.hbm.refresh_interval_ns = 0;
+  RunOptions options = test::on_core(0);
+  options.steps = 200;
+  Onlooker onlooker;
+  options.observer = &onlooker;
+  const RunResult result = test::run(program, options, params);
+  const std::vector<StepSpan>& steps = result.cores.at(0).steps;
+  ASSERT_EQ(steps.size(), 200u);
+  std::uint64_t end = 0, moved = 0;
+  for (const PartAccount& part : result.parts) {
+    if (part.moved.empty()) continue;
+    end = part.moved.back().begin_cycle;
+    EXPECT_EQ(part.moved.back().bytes, 0u) << part.part;
+    for (const PartAccount::Moved& each : part.moved) moved += each.bytes;
+  }
+  std::uint64_t told = 0;
+  while (told < steps.size() && steps[told].end <= end) ++told;
+  ASSERT_GT(told, 0u);
+  ASSERT_LT(told, steps.size());
+  EXPECT_EQ(steps[told - 1].end, end);
+  // The last stretch of clocks that is told may end in the next step.
+  EXPECT_GE(moved, told * (64u << 10));
+  EXPECT_LT(moved, (told + 1) * (64u << 10));
+}
+
 }  // namespace
 }  // namespace tpu::repetition_test

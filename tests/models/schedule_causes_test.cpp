@@ -103,5 +103,16 @@ again:
   EXPECT_EQ(causes.at(Cause::kMxuPush), 80u);
 }
 
+/// A branch and its slot, eleven times: the shortest loop that there is.
+TEST(ScheduleCauses, ALoopOfTwoBundlesIsHeldByTheTripBefore) {
+  const Expected causes = causes_of(R"(
+  { %s1 = smov 10 ;; %p1 = pmov 1 }
+again:
+  { %s1 = sadd.s32 %s1, -1 ;; sbr.rel (%p1) target = again }
+  { vmatmul.f32.gmra.mxu0 %v0 ;; %p1 = scmp.ne.s32.totalorder %s1, 0 ;; vdelay 6 }
+)");
+  EXPECT_EQ(causes.at(Cause::kMxuPush), 88u);
+}
+
 }  // namespace
 }  // namespace tpu::schedule_causes_test

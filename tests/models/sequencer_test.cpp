@@ -65,6 +65,31 @@ end:
   }
 }
 
+/// Both instructions read what was there before the bundle: with a true guard the registers change
+/// places, with a false one the second of them takes the first one's number.
+TEST(Sequencer, InstructionsOfABundleReadWhatWasThereBefore) {
+  for (const int guard : {0, 1}) {
+    const isa::Program program = program_of("kernel top\n  { %p1 = pmov " + std::to_string(guard) +
+                                            R"( ;; %s1 = smov 10 }
+  { %s2 = smov 30 }
+  { %s1 = smov (%p1), %s2 ;; %s2 = smov %s1 }
+first:
+  { %s1 = ssub.s32 %s1, 1 }
+  { %p2 = scmp.gt.s32.totalorder %s1, 0 }
+  { sbr.rel (%p2) target = first }
+  { %s3 = smov 0 }
+second:
+  { %s2 = ssub.s32 %s2, 1 }
+  { %p2 = scmp.gt.s32.totalorder %s2, 0 }
+  { sbr.rel (%p2) target = second }
+  { %s3 = smov 0 ;; vdelay 3 }
+)");
+    const std::uint64_t first = guard != 0 ? 30 : 10, second = 10;
+    EXPECT_EQ(run(program).cycles, 3 + 4 * first + 7 * second) << guard;
+    EXPECT_EQ(run(program, interpreted()).cycles, 3 + 4 * first + 7 * second) << guard;
+  }
+}
+
 TEST(Sequencer, CallsAndReturnsTakeNoCycle) {
   const isa::Program program = program_of(R"(
 kernel top
