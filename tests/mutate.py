@@ -4,6 +4,7 @@
     tests/mutate.py                            300 mutants of all rooms, seed 1
     tests/mutate.py --count 60 --rooms isa     60 mutants of isa/
     tests/mutate.py --seed 2 --list            only what would be mutated
+    tests/mutate.py --by-name                  the mistakes of tests/mutants_by_name.txt, and which tests notice each
 
 A mutant changes an operator, an integer constant, a condition, or leaves a statement out. All mutants of a run are
 compiled into one copy of the sources, each behind a switch that an environment variable turns; so a mutant costs no
@@ -48,7 +49,7 @@ ROOMS = {
     "tiling": (["workloads/compiler/kernels/contraction/dot_tiling", "workloads/compiler/kernels/contraction/convolution_tiling",
                 "workloads/compiler/kernels/contraction/convolution_lanes_tiling", "workloads/compiler/kernels/tiles/tile_grid"],
                [("compiler_tests", "KeptTilings*:KeptPrograms*:Dot*:Cost*:Convolution*")],
-               ["kept_tilings_test", "kept_programs_test", "dot_test", "block_sizes_test", "cost_test", "convolution_test"]),
+               ["kept_tilings_test", "kept_programs_test", "dot_test", "block_sizes_test", "cost_test", "convolution_test", "convolution_epilogue_test"]),
 }
 
 SWITCH_HEADER = """#pragma once
@@ -109,6 +110,7 @@ def parse_arguments():
                         "seed and costs no build")
     parser.add_argument("--threshold", type=float, default=0.9)
     parser.add_argument("--list", action="store_true", help="print the mutants and stop")
+    parser.add_argument("--by-name", action="store_true", help="the mistakes of tests/mutants_by_name.txt in place of seeded ones")
     return parser.parse_args()
 
 
@@ -325,6 +327,15 @@ def choose(candidates, count, chance):
     return chosen
 
 
+def include_switches(tree, file):
+    text = (tree / file).read_bytes().decode("latin-1")
+    if file.endswith(".h"):
+        text = text.replace("#pragma once", '#pragma once\n#include "sim/base/mutation.h"\n#line 2', 1)
+    else:
+        text = '#include "sim/base/mutation.h"\n#line 1\n' + text
+    (tree / file).write_bytes(text.encode("latin-1"))
+
+
 def write_mutants(tree, original, numbered):
     """Puts the mutants into their files; `numbered` holds number and mutant."""
     by_file = collections.defaultdict(list)
@@ -334,11 +345,8 @@ def write_mutants(tree, original, numbered):
         text = original[file]
         for begin, end, number, mutant in sorted(mutants, reverse=True):
             text = text[:begin] + mutant.replacement.replace("ON", f"tpu_mutation::on({number})", 1) + text[end:]
-        if file.endswith(".h"):
-            text = text.replace("#pragma once", '#pragma once\n#include "sim/base/mutation.h"\n#line 2', 1)
-        else:
-            text = '#include "sim/base/mutation.h"\n#line 1\n' + text
         (tree / file).write_bytes(text.encode("latin-1"))
+        include_switches(tree, file)
 
 
 def build_all(tree, build, targets, original, numbered, jobs):
@@ -379,15 +387,35 @@ class Tests:
         self.seconds = {}
         self.reaching = collections.defaultdict(list)
 
-    def run(self, program, tests, environment, cpu_seconds):
+    def run(self, program, tests, environment, cpu_seconds, fail_fast=True):
         """Its result and CPU seconds; the limit is of CPU seconds, for the machine may have more to do."""
         begin = os.times()
-        command = [str(self.build / program), "--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + ":".join(tests)]
+        command = [str(self.build / program), "--gtest_brief=1", "--gtest_filter=" + ":".join(tests)] + ["--gtest_fail_fast"] * fail_fast
         limit = max(1, round(cpu_seconds))
         result = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, cwd=self.build, text=True,
                                 errors="replace", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)))
         end = os.times()
         return result, end.children_user + end.children_system - begin.children_user - begin.children_system
+
+    def noticing(self, number):
+        """The tests that fail with a mutant: of the cheap ones, and of the others where those only keep what once was."""
+        found = []
+        for cheap in (True, False):
+            for program, _ in self.programs:
+                tests = [test for of, test in self.reaching[number] if of == program and (self.seconds[test] <= self.CHEAP) == cheap]
+                found += self.failing(program, tests, number) if tests else []
+            if any(not test.startswith("Kept") for test in found):
+                break
+        return found
+
+    def failing(self, program, tests, number):
+        """Of these tests those that fail: all in one process, and each in one of its own where that ends early."""
+        limit = 3 + 4 * sum(self.seconds[test] for test in tests)
+        result, _ = self.run(program, tests, {"TPUSIM_MUTANT": str(number)}, limit, fail_fast=False)
+        failed = [name.rstrip(",") for name in re.findall(r"^\[  FAILED  \] (\S+?)(?:,| \()", result.stdout, re.M)]
+        if result.returncode == 0 or failed or len(tests) == 1:
+            return failed or ([] if result.returncode == 0 else tests)
+        return [test for test in tests if self.failing(program, [test], number)]
 
     def names(self, program, tests):
         listed = subprocess.run([str(self.build / program), "--gtest_list_tests", "--gtest_filter=" + tests],
@@ -407,7 +435,8 @@ class Tests:
                 environment = {"TPUSIM_MUTANT": "-1", "TPUSIM_REACHED": str(reached)}
                 result, seconds = self.run(program, [test], environment, 600)
                 if result.returncode != 0:
-                    sys.exit(f"{test} fails without a mutant:\n" + result.stdout[-2000:])
+                    print(f"{test} fails without a mutant and is left out:\n" + result.stdout[-2000:], flush=True)
+                    continue
                 self.seconds[test] = seconds
                 if reached.exists():
                     for number in map(int, reached.read_text().split()):
@@ -442,6 +471,53 @@ def explained():
     return known
 
 
+def by_name():
+    """The mistakes that have a name: number and mutant, number and room, number and name."""
+    numbered, room_of, name_of = {}, {}, {}
+    for line in (SOURCE / "tests/mutants_by_name.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, room, file, before, after = [part.strip() for part in line.split(" | ")]
+        text = (SOURCE / file).read_bytes().decode("latin-1")
+        if text.count(before) != 1:
+            sys.exit(f"tests/mutants_by_name.txt, {name}: expected {before!r} once in {file}, found it {text.count(before)} times")
+        number, begin = len(numbered) + 1, text.index(before)
+        numbered[number] = Mutant(file, text.count("\n", 0, begin) + 1, begin, begin + len(before), "by name", before, "", after, "")
+        room_of[number], name_of[number] = room, name
+    return numbered, room_of, name_of
+
+
+def write_by_name(tree, numbered):
+    """Puts the mistakes into their files; several may be of one place."""
+    of_place = collections.defaultdict(list)
+    for number, mutant in numbered.items():
+        of_place[mutant.file, mutant.begin, mutant.before].append((number, mutant.after))
+    for (file, begin, before), mistakes in sorted(of_place.items(), reverse=True):
+        mutated = before
+        for number, after in mistakes:
+            on = f"tpu_mutation::on({number})"
+            mutated = f"if ({on}) {{ {after} }} else {{ {mutated} }}" if before.endswith(";") else f"({on} ? ({after}) : ({mutated}))"
+        text = (tree / file).read_bytes().decode("latin-1")
+        (tree / file).write_bytes((text[:begin] + mutated + text[begin + len(before):]).encode("latin-1"))
+    for file in {mutant.file for mutant in numbered.values()}:
+        include_switches(tree, file)
+
+
+def judge_by_name(rooms, build, numbered, room_of, name_of):
+    """Prints of each mistake the tests that notice it; 1 where none does but those that keep what once was."""
+    missed = 0
+    for room in [room for room in rooms if room in room_of.values()]:
+        tests = Tests(build, ROOMS[room][1])
+        tests.measure(build / f"reached_{room}.txt")
+        for number in (n for n in numbered if room_of[n] == room):
+            found = tests.noticing(number)
+            said = [test for test in found if not test.startswith("Kept")]
+            missed += not said
+            place = f"{numbered[number].file}:{numbered[number].line}"
+            print(f"{name_of[number]} | {place} | {len(found)} | " + ", ".join((said or found or ["none"])[:6]), flush=True)
+    return 1 if missed else 0
+
+
 def main():
     arguments = parse_arguments()
     rooms = arguments.rooms.split(",")
@@ -450,12 +526,23 @@ def main():
             sys.exit(f"--rooms: no {room}; there are {', '.join(ROOMS)}")
     chance = random.Random(arguments.seed)
     folder = arguments.folder.resolve()
+    if arguments.by_name:
+        named = by_name()
+    if arguments.by_name and arguments.as_built:
+        sys.exit(judge_by_name(rooms, folder / "source/build", *named))
     if arguments.as_built:
         kept = json.loads((folder / "mutants.json").read_text())
         numbered = {int(n): Mutant(*mutant) for n, (_, mutant) in kept.items()}
         room_of = {int(n): room for n, (room, _) in kept.items()}
         sys.exit(judge(arguments, [r for r in rooms if r in room_of.values()], folder / "source/build", numbered, room_of))
     tree, build = copy_sources(folder, unneeded_tests(rooms)), folder / "source/build"
+    if arguments.by_name:
+        write_by_name(tree, named[0])
+        write_switches(tree)
+        configure(tree, build, units=True)
+        if subprocess.run(["ninja", "-C", str(build), "-j", arguments.jobs, *targets(rooms)]).returncode != 0:
+            sys.exit("the copy does not build")
+        sys.exit(judge_by_name(rooms, build, *named))
     configure(tree, build, units=False)
     try:
         finder = Finder(tree, build, arguments.sources_only)
@@ -476,13 +563,20 @@ def main():
             print(f"{mutant.file}:{mutant.line}: {mutant.kind}: {mutant.before} -> {mutant.after}")
         return
     original = {m.file: (tree / m.file).read_bytes().decode("latin-1") for m in numbered.values()}
-    (tree / "sim/base/mutation.h").write_text(SWITCH_HEADER)
-    (tree / "sim/base/mutation.cpp").write_text(SWITCH_SOURCE)
+    write_switches(tree)
     configure(tree, build, units=True)
-    targets = sorted({program for room in rooms for program, _ in ROOMS[room][1]})
-    build_all(tree, build, targets, original, numbered, arguments.jobs)
+    build_all(tree, build, targets(rooms), original, numbered, arguments.jobs)
     (folder / "mutants.json").write_text(json.dumps({n: (room_of[n], mutant) for n, mutant in numbered.items()}))
     sys.exit(judge(arguments, rooms, build, numbered, room_of))
+
+
+def write_switches(tree):
+    (tree / "sim/base/mutation.h").write_text(SWITCH_HEADER)
+    (tree / "sim/base/mutation.cpp").write_text(SWITCH_SOURCE)
+
+
+def targets(rooms):
+    return sorted({program for room in rooms for program, _ in ROOMS[room][1]})
 
 
 def judge(arguments, rooms, build, numbered, room_of):
@@ -492,7 +586,7 @@ def judge(arguments, rooms, build, numbered, room_of):
     part, parts = map(int, arguments.part.split("/"))
     for room in rooms:
         tests = Tests(build, ROOMS[room][1])
-        tests.measure(build / "reached.txt")
+        tests.measure(build / f"reached_{room}.txt")
         reached = set(tests.reaching)
         mine = [n for n in numbered if room_of[n] == room]
         mine = mine[:max(1, min(left, round(len(mine) * 4 / 5)))]
