@@ -329,6 +329,7 @@ class Assembler {
     cursor_.expect(memory_of_address(row));
     cursor_.expect(":");
     if (row.address == 'D') return strides(address);
+    if (row.address == 'F') return far_end(address);
     std::int64_t offset = 0;
     std::size_t bases = 0;
     bool negative = cursor_.take("-");
@@ -347,6 +348,14 @@ class Assembler {
     address.sublane_stride = static_cast<std::int32_t>(stride("a stride of the destination"));
     cursor_.expect(",");
     address.pattern = stride("granules of a run");
+    cursor_.expect("]");
+  }
+
+  /// "[far:%s10, %s11]": the sync flag of this core, the other core.
+  void far_end(Address& address) {
+    expect_register('s', address.base[0]);
+    cursor_.expect(",");
+    expect_register('s', address.base[1]);
     cursor_.expect("]");
   }
 

@@ -84,6 +84,14 @@ std::optional<std::string> address_problem(const OpcodeInfo& row, const Address&
     if (plain == address && fits && address.pattern > 0) return std::nullopt;
     return std::string("strides: expected three numbers below 65536, and runs of at least one");
   }
+  if (row.address == 'F') {
+    Address plain;
+    plain.base = address.base;
+    const bool registers = std::all_of(address.base.begin(), address.base.end(),
+                                       [](std::uint8_t reg) { return reg < kScalarRegisters; });
+    if (plain == address && registers) return std::nullopt;
+    return std::string("far end of a DMA: expected two scalar registers");
+  }
   for (std::uint8_t base : address.base) {
     if (base != kNoRegister && base >= kScalarRegisters) {
       return register_problem("address", 's', base);

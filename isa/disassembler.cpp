@@ -69,6 +69,10 @@ std::string format_address(const OpcodeInfo& row, const Address& address) {
     return "[strides:" + std::to_string(address.offset) + ", " +
            std::to_string(address.sublane_stride) + ", " + std::to_string(address.pattern) + "]";
   }
+  if (row.address == 'F') {
+    return "[far:%s" + std::to_string(address.base[0]) + ", %s" + std::to_string(address.base[1]) +
+           "]";
+  }
   std::string text = "[" + std::string(memory_of_address(row)) + ":";
   bool first = true;
   for (std::uint8_t base : address.base) {

@@ -19,7 +19,7 @@ const std::vector<Generation>& generations() {
        true,
        4,
        true,
-       {512, true, true, true, 2, 1 << 20},
+       {512, true, true, true, true, 2, 1 << 20},
        4,
        128,
        128,

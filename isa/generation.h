@@ -20,6 +20,9 @@ struct CodeConventions {
   bool interlocked = false;
   /// vld.sshfl has a hexadecimal digit of its pattern for each sublane; else an octal one.
   bool hexadecimal_patterns = false;
+  /// How vsyncadd.remote names a flag: flag | core + 2 << 14 | chip << 18; else flag | 0x40000 |
+  /// core << 20 | chip << 21.
+  bool third_core_is_first = false;
   std::uint8_t xlus = 1;             ///< That its instructions name.
   std::uint32_t smem_bytes = 16384;  ///< At whose end the runtime's words lie.
 };

@@ -59,6 +59,7 @@ struct Guard {
 /// in VMEM also the distance between sublanes in rows (`ss`), the mask of sublanes (`sm`, immediate
 /// or scalar register) and the pattern of vld.sshfl. In a strided DMA `offset` is the stride of the
 /// source, `sublane_stride` that of the destination and `pattern` the length of a run, in granules.
+/// In a DMA to another core the first register has the flag of this core, the second names that.
 struct Address {
   std::array<std::uint8_t, 2> base{kNoRegister, kNoRegister};
   std::uint8_t mask_register = kNoRegister;

@@ -1,5 +1,6 @@
 #include "isa/meaning.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "isa/disassembler.h"
@@ -86,6 +87,72 @@ void set_described_runs(DmaDescriptor& dma, const Instruction& in, const ScalarS
       found + "), which is not modelled");
 }
 
+// The words of a DMA to another core, in v4's code. The TensorCores of a chip are 2 and 3.
+constexpr std::uint32_t kFirstCore = 2;
+constexpr std::uint32_t kOtherCore = 0x80008000;  ///< What each of the two bits is for: unknown.
+constexpr std::uint32_t kOtherCoreMask = 0x83fff000;
+constexpr std::uint32_t kFlagBits = 13;
+
+/// A word that names another core, and one that names a flag of that core; false: they do not.
+bool set_other_core(DmaDescriptor& dma, std::uint32_t other, std::uint32_t flag) {
+  const std::uint32_t core = other >> 26 & 0x1f;
+  if (core < kFirstCore || flag >> kFlagBits != core) return false;
+  dma.remote = true;
+  dma.destination.chip = other & 0xfff;
+  dma.destination.core = core - kFirstCore;
+  dma.destination_flag = flag & ((1U << kFlagBits) - 1);
+  return true;
+}
+
+/// Where a DMA to another core goes, and its flag of this core.
+void set_far_end(DmaDescriptor& dma, const Instruction& in, const ScalarState& state) {
+  const std::uint32_t other = state.s[in.address.base[1]];
+  const std::uint32_t flag = dma.destination_flag;
+  if ((other & kOtherCoreMask) != kOtherCore || !set_other_core(dma, other, flag)) {
+    std::ostringstream text;
+    text << "dma.general: expected another core as 0x80008000 | core + 2 << 26 | chip and a flag "
+            "of that core as flag | core + 2 << 13, found 0x"
+         << std::hex << other << " and 0x" << flag;
+    throw ProgramFault(text.str());
+  }
+  dma.source_flag = state.s[in.address.base[0]];
+}
+
+// v4's `dma` has fifteen words, of which one form is in listings: when a program of several cores
+// starts, each sends each other one a word of SMEM.
+//   0 0x81010000 | core + 2 << 26 | chip (bit 15: another chip)    1 flag of this core
+//   2 flag of the other core | core + 2 << 13                      3 0x80000001
+//   4 word of SMEM here   5 word of SMEM there                     6 to 14 1
+// In v3's form word 3 is an address, which has fewer bits.
+constexpr std::uint32_t kWordsOfV4 = 15;
+constexpr std::uint32_t kMarkOfV4 = 0x80000001;
+constexpr std::uint32_t kWordToOtherCore = 0x81010000;
+constexpr std::uint32_t kWordToOtherCoreMask = 0x83ff7000;
+
+bool has_words_of_v4(std::uint32_t first, const ScalarState& state) {
+  return state.smem.size() - first >= kWordsOfV4 && state.smem[first + 3] == kMarkOfV4;
+}
+
+DmaDescriptor decode_words_of_v4(const std::uint32_t* words) {
+  DmaDescriptor dma;
+  dma.source.space = dma.destination.space = MemorySpace::kSmem;
+  dma.source_flag = words[1];
+  dma.source.address = words[4];
+  dma.destination.address = words[5];
+  dma.granules = 1;
+  const bool ones =
+      std::all_of(words + 6, words + kWordsOfV4, [](std::uint32_t word) { return word == 1; });
+  const bool form = (words[0] & kWordToOtherCoreMask) == kWordToOtherCore;
+  if (form && ones && set_other_core(dma, words[0], words[2])) return dma;
+  std::ostringstream text;
+  text << "dma: expected a word of SMEM for another core (0x81010000 | core + 2 << 26 | chip, its "
+          "flag | core + 2 << 13 in word 2, 1 in words 6 to 14), found words"
+       << std::hex;
+  for (std::uint32_t i = 0; i < kWordsOfV4; ++i) text << " 0x" << words[i];
+  text << ", which is not modelled";
+  throw ProgramFault(text.str());
+}
+
 }  // namespace
 
 DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
@@ -94,6 +161,12 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
     DmaWords words{};
     if (first >= state.smem.size() || state.smem.size() - first < words.size()) {
       meaning_detail::throw_smem_fault(in, first, state);
+    }
+    if (has_words_of_v4(first, state)) {
+      DmaDescriptor dma = decode_words_of_v4(state.smem.data() + first);
+      dma.source.chip = state.chip;
+      dma.source.core = state.core;
+      return dma;
     }
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = state.smem[first + i];
     return decode(words);
@@ -144,6 +217,9 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
       source.space = MemorySpace::kVmem;
       destination.space = MemorySpace::kCmem;
       break;
+    case Opcode::kDmaGeneralVmemToVmem:
+      source.space = destination.space = MemorySpace::kVmem;
+      break;
     case Opcode::kDmaInfeedToHbm:
       source.space = MemorySpace::kInfeed;
       break;
@@ -164,6 +240,8 @@ DmaDescriptor dma_of(const Instruction& in, const ScalarState& state) {
     source.granules_per_run = destination.granules_per_run = in.address.pattern;
   } else if (address == 'a') {
     set_described_runs(descriptor, in, state);
+  } else if (address == 'F') {
+    set_far_end(descriptor, in, state);
   }
   return descriptor;
 }

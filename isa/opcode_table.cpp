@@ -28,7 +28,7 @@ constexpr OpcodeInfo make_info(Opcode opcode, std::string_view text, Slot slot,
   if (equals > 1) throw "a signature has at most one letter in front of its =";
   if (equals == 1) row.dest_file = signature[0];
   for (char letter : signature.substr(equals + 1)) {
-    if (letter == 'A' || letter == 'a' || letter == 'M' || letter == 'D') {
+    if (letter == 'A' || letter == 'a' || letter == 'M' || letter == 'D' || letter == 'F') {
       row.address = letter;
     } else {
       if (row.operand_count == 4) throw "an instruction has at most 4 operands";
@@ -106,6 +106,7 @@ const OpcodeInfo& info(Opcode opcode) {
 std::string_view memory_of_address(const OpcodeInfo& row) {
   if (row.address == 'a') return "smem";
   if (row.address == 'D') return "strides";
+  if (row.address == 'F') return "far";
   return row.address == 'A' ? "vmem" : "cmem";
 }
 

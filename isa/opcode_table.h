@@ -44,7 +44,7 @@ struct OpcodeInfo {
   char dest_file = 0;                   ///< 's', 'v', 'p', 'm', or 0 for none.
   std::uint8_t operand_count = 0;       ///< Operands without the address.
   std::array<char, 4> operand_files{};  ///< Letters of the signature: s v p m i L C.
-  char address = 0;                     ///< 'A' VMEM, 'a' SMEM, 'M' CMEM, 'D' strides, 0 none.
+  char address = 0;  ///< 'A' VMEM, 'a' SMEM, 'M' CMEM, 'D' strides, 'F' far end, 0 none.
   bool fits_misc_slot =
       false;  ///< Mask logic: in the misc slot when both vector ALU slots are taken.
   bool takes_smem_port = false;  ///< sld, sst, DMA starts and waits: one of them in a bundle.
@@ -54,7 +54,7 @@ struct OpcodeInfo {
 const OpcodeInfo& info(Opcode opcode);
 
 /// "vmem", "smem" or "cmem": where the address of an instruction that has one points; "strides"
-/// where it is none, but strides of a DMA.
+/// where it is none, but strides of a DMA, "far" where it is the far end of one.
 std::string_view memory_of_address(const OpcodeInfo& row);
 
 /// An opcode with the number of its unit.

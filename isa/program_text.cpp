@@ -43,7 +43,8 @@ std::uint64_t size_in(AssemblerCursor& cursor, const char* expected) {
 bool is_of(const CodeConventions& a, const CodeConventions& b) {
   return a.granule_bytes == b.granule_bytes && a.weights_in_order == b.weights_in_order &&
          a.interlocked == b.interlocked && a.smem_bytes == b.smem_bytes &&
-         a.hexadecimal_patterns == b.hexadecimal_patterns && a.xlus == b.xlus;
+         a.hexadecimal_patterns == b.hexadecimal_patterns && a.xlus == b.xlus &&
+         a.third_core_is_first == b.third_core_is_first;
 }
 
 }  // namespace

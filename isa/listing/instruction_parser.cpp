@@ -396,7 +396,8 @@ ListingSpace ListingParser::parse_pointer(Operand& operand, std::uint32_t& name)
 /// `dma.general (%p1_p0), /*src=*/%s1_s1, /*size_in_granules=*/392, /*dst=*/%s2_s2,
 /// /*dst_syncflagno=*/%s3_s3, /*src_syncflagno=*/%s4_s4, /*stridedescaddr=*/[#allocation8],
 /// /*overrides=*/%s5_s5, /*dst_syncflagno_1=*/0`: the source's flag is a dummy, the overrides name
-/// the core itself.
+/// the core itself. From VMEM to VMEM it goes to another core, which the overrides name; the
+/// source's flag rises when the data has left, and no listing writes strides.
 void ListingParser::parse_general_dma(const Name& dest) {
   const char* place = cursor_.at();
   Instruction instruction;
@@ -419,13 +420,13 @@ void ListingParser::parse_general_dma(const Name& dest) {
   cursor_.expect(",");
   const ListingSpace to = parse_pointer(instruction.operands[2], names.operands[2]);
   const ParsedOperand flag = next();
-  next();
+  const ParsedOperand source_flag = next();
   const char* words_place = cursor_.at();
   const ParsedOperand words = next();
   if (words.operand.kind != Operand::Kind::kImmediate || words.hbm_allocation) {
     cursor_.refuse_at(words_place, "expected an allocation of SMEM with the strides of the DMA");
   }
-  next();
+  const ParsedOperand overrides = next();
   const ParsedOperand last = next();
   if (!(last.operand == Operand::immediate_(0))) {
     cursor_.refuse_at(place, "expected a DMA with one sync flag of its destination, found two");
@@ -433,18 +434,43 @@ void ListingParser::parse_general_dma(const Name& dest) {
   const auto with_gaps =
       std::find_if(kDmasWithGaps.begin(), kDmasWithGaps.end(),
                    [&](const DmaWithGaps& each) { return each.from == from && each.to == to; });
-  if (with_gaps == kDmasWithGaps.end()) {
+  const bool to_other_core = from == ListingSpace::kVmem && to == ListingSpace::kVmem;
+  if (with_gaps == kDmasWithGaps.end() && !to_other_core) {
     cursor_.refuse_at(place, "expected a dma.general between VMEM, CMEM and HBM, found one from " +
                                  std::string(to_string(from)) + " to " + to_string(to) +
                                  ", which is not modelled");
   }
-  instruction.opcode = with_gaps->general;
+  if (to_other_core) {
+    if (words.operand.immediate != 0) {
+      cursor_.refuse_at(words_place,
+                        "expected a dma.general from VMEM to VMEM without strides (an allocation "
+                        "at the address 0), found strides");
+    }
+    set_far_end(instruction, names, {source_flag, overrides}, place);
+  } else {
+    instruction.opcode = with_gaps->general;
+    instruction.address.offset = static_cast<std::int32_t>(words.operand.immediate);
+  }
   instruction.operands[1] = granules.operand;
   names.operands[1] = granules.name;
   instruction.operands[3] = flag.operand;
   names.operands[3] = flag.name;
-  instruction.address.offset = static_cast<std::int32_t>(words.operand.immediate);
   if (!never) append(instruction, names);
+}
+
+/// The flag of this core and the word that names the other, as the registers of a DMA.
+void ListingParser::set_far_end(Instruction& instruction, VirtualNames& names,
+                                const std::array<ParsedOperand, 2>& words, const char* place) {
+  instruction.opcode = Opcode::kDmaGeneralVmemToVmem;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].operand.kind != Operand::Kind::kRegister) {
+      cursor_.refuse_at(place,
+                        "expected the source's sync flag and the overrides of a dma.general from "
+                        "VMEM to VMEM in registers, found a number");
+    }
+    instruction.address.base[i] = words[i].operand.reg;
+    names.base[i] = words[i].name;
+  }
 }
 
 ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {

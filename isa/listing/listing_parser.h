@@ -70,6 +70,8 @@ class ListingParser {
   void parse_strides(Instruction& instruction);
   std::uint32_t parse_stride();
   void parse_general_dma(const Name& dest);
+  void set_far_end(Instruction& instruction, VirtualNames& names,
+                   const std::array<ParsedOperand, 2>& words, const char* place);
   ListingSpace parse_pointer(Operand& operand, std::uint32_t& name);
   std::uint32_t parse_pattern();
   void parse_operands(const OpcodeInfo& row, Instruction& instruction, VirtualNames& names,

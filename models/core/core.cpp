@@ -224,11 +224,11 @@ void Core::catch_up(std::uint64_t now) {
 
 std::string Core::add_to_remote_flag(std::uint32_t remote_address, std::uint32_t value,
                                      const MemberDestinations& destinations, std::uint64_t now) {
-  const RemoteFlag to = remote_flag(remote_address);
-  if ((remote_address >> 18 & 1) == 0 || to.flag >= setup_.params.core.sync_flags) {
-    return "expected a remote sync flag (flag | 0x40000 | core << 20 | chip << 21) with a flag "
-           "below " +
-           std::to_string(setup_.params.core.sync_flags) + ", found " +
+  const isa::CodeConventions& conventions = setup_.program.conventions;
+  const RemoteFlag to = remote_flag(remote_address, conventions);
+  if (!to.is_one || to.flag >= setup_.params.core.sync_flags) {
+    return "expected a remote sync flag (" + std::string(form_of_remote_flag(conventions)) +
+           ") with a flag below " + std::to_string(setup_.params.core.sync_flags) + ", found " +
            std::to_string(remote_address);
   }
   if (!runs(to.chip, to.core)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "isa/dma_descriptor.h"
@@ -46,13 +47,17 @@ std::uint32_t core_number(const DmaEndpoint& end, const MachineParams& params) {
 /// Calls visit(state) for each member with the unit's state as that member has it where operands or
 /// words of the descriptor vary; false: none does.
 template <class Visit>
-bool for_each_member(ScalarUnit& scalar, const Interaction& interaction, const Visit& visit) {
+bool for_each_member(ScalarUnit& scalar, const isa::Instruction& instruction,
+                     const Interaction& interaction, const Visit& visit) {
   const ScalarLanes& lanes = *scalar.lanes();
   isa::ScalarState& state = scalar.mutable_state();
   std::vector<std::pair<std::uint32_t*, const ScalarLanes::Values*>> varying;
-  for (const ScalarOperand& operand : interaction.operands) {
-    if (operand.reg < state.s.size() && lanes.varies(operand.reg)) {
-      varying.emplace_back(&state.s[operand.reg], &lanes.of(operand.reg));
+  std::set<std::uint8_t> registers(instruction.address.base.begin(),
+                                   instruction.address.base.end());
+  for (const ScalarOperand& operand : interaction.operands) registers.insert(operand.reg);
+  for (const std::uint8_t reg : registers) {
+    if (reg < state.s.size() && lanes.varies(reg)) {
+      varying.emplace_back(&state.s[reg], &lanes.of(reg));
     }
   }
   if (interaction.opcode == isa::Opcode::kDma) {
@@ -86,22 +91,24 @@ MemberDestinations check_member_dmas(ScalarUnit& scalar, const isa::Instruction&
   bool readable = true;
   std::map<decltype(key(representative, params)), std::uint64_t> different;
   std::vector<std::uint64_t> keys;
-  const bool varies = for_each_member(scalar, interaction, [&](const isa::ScalarState& state) {
-    DmaDescriptor dma;
-    try {
-      dma = isa::dma_of(instruction, state);
-    } catch (const ProgramFault&) {
-      readable = false;  // The member's own fault.
-      return;
-    }
-    destinations->push_back(core_number(dma.destination, params));
-    const auto found = key(dma, params);
-    if (found == expected && alike) return;
-    alike = false;
-    keys.resize(destinations->size() - 1, 0);
-    keys.push_back(
-        found == expected ? 0 : 1 + different.try_emplace(found, different.size()).first->second);
-  });
+  const bool varies =
+      for_each_member(scalar, instruction, interaction, [&](const isa::ScalarState& state) {
+        DmaDescriptor dma;
+        try {
+          dma = isa::dma_of(instruction, state);
+        } catch (const ProgramFault&) {
+          readable = false;  // The member's own fault.
+          return;
+        }
+        destinations->push_back(core_number(dma.destination, params));
+        const auto found = key(dma, params);
+        if (found == expected && alike) return;
+        alike = false;
+        keys.resize(destinations->size() - 1, 0);
+        keys.push_back(found == expected
+                           ? 0
+                           : 1 + different.try_emplace(found, different.size()).first->second);
+      });
   if (!readable) lanes.differ_all("a DMA that is no DMA");
   if (!alike) throw MembersDiffer("a DMA", lanes.of_class(), keys);
   if (representative.source.space == MemorySpace::kSmem && lanes.any_word()) {
@@ -115,16 +122,17 @@ MemberDestinations check_member_dmas(ScalarUnit& scalar, const isa::Instruction&
 }
 
 MemberDestinations check_member_additions(const ScalarUnit& scalar, const ScalarOperand& address,
-                                          const MachineParams& params) {
+                                          const MachineParams& params,
+                                          const isa::CodeConventions& conventions) {
   if (scalar.lanes() == nullptr) return nullptr;
   const ScalarLanes& lanes = *scalar.lanes();
   const std::uint32_t representative = scalar.assumed_value(address);
   auto destinations = std::make_shared<std::vector<std::uint32_t>>();
   std::vector<std::uint64_t> keys;
   for (const std::uint32_t value : lanes.values(address, representative - address.immediate)) {
-    const RemoteFlag to = remote_flag(value);
+    const RemoteFlag to = remote_flag(value, conventions);
     destinations->push_back(core_number(to.chip, to.core, params));
-    keys.push_back(value & 0xfffff);
+    keys.push_back(std::uint64_t{to.flag} << 1 | (to.is_one ? 1 : 0));
   }
   require_alike("a remote flag", lanes.of_class(), keys);
   return destinations;

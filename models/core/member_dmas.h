@@ -20,6 +20,7 @@ MemberDestinations check_member_dmas(ScalarUnit& scalar, const isa::Instruction&
 
 /// Where the members' additions to remote flags go; `address` is the representative's.
 MemberDestinations check_member_additions(const ScalarUnit& scalar, const ScalarOperand& address,
-                                          const MachineParams& params);
+                                          const MachineParams& params,
+                                          const isa::CodeConventions& conventions);
 
 }  // namespace tpu

@@ -167,7 +167,7 @@ std::string Sequencer::add_to_remote_flag(const Interaction& interaction) {
   const std::uint32_t value = known(interaction.operands[1], "the added value");
   MemberDestinations destinations;
   if (scalar_.origin(to.reg).known()) {
-    destinations = check_member_additions(scalar_, to, params_);
+    destinations = check_member_additions(scalar_, to, params_, blocks_.program().conventions);
   } else {
     require(scalar_.origin(to.reg), "the remote flag");
   }
@@ -333,11 +333,18 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
   if (interaction.opcode == Opcode::kDma) {
     constexpr std::uint32_t kDestinationAddress = 0;
     constexpr std::uint32_t kSourceAddress = 3;
+    constexpr std::uint32_t kWordsOfV4 = 15;  // Of which none may be unknown: isa/meaning.cpp.
     const std::uint32_t first = known(interaction.operands[0], "the place of the descriptor");
-    for (std::uint32_t i = 0; i < isa::DmaWords().size(); ++i) {
+    const bool of_v4 = first + kWordsOfV4 <= scalar_.smem_words() &&
+                       scalar_.smem_origin(first + kSourceAddress).known() &&
+                       scalar_.smem(first + kSourceAddress) >> 31 != 0;
+    const std::uint32_t words = of_v4 ? kWordsOfV4 : isa::DmaWords().size();
+    for (std::uint32_t i = 0; i < words; ++i) {
       const Origin origin = scalar_.smem_origin(first + i);
       if (origin.known()) continue;
-      if (i == kDestinationAddress) {
+      if (of_v4) {
+        require(origin, "word " + std::to_string(i) + " of the DMA's descriptor");
+      } else if (i == kDestinationAddress) {
         unknown.destination = origin;
       } else if (i == kSourceAddress) {
         unknown.source = origin;
@@ -363,9 +370,16 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
   return unknown;
 }
 
-/// Strides in SMEM have to be known.
+/// Strides in SMEM have to be known, as has the other core.
 void Sequencer::require_strides(const isa::Instruction& instruction) const {
-  if (isa::info(instruction.opcode).address != 'a') return;
+  const char address = isa::info(instruction.opcode).address;
+  if (address == 'F') {
+    for (const std::uint8_t reg : instruction.address.base) {
+      const Origin origin = scalar_.origin(reg);
+      if (!origin.known()) require(origin, "the far end of the DMA");
+    }
+  }
+  if (address != 'a') return;
   const std::uint32_t first = isa::evaluate(instruction.address, scalar_.state());
   for (std::uint32_t i = 0; i < isa::kStrideWords && first + i < scalar_.state().smem.size(); ++i) {
     const Origin origin = scalar_.smem_origin(first + i);
@@ -420,7 +434,9 @@ void Sequencer::follow_address(Origin origin) const {
 
 void Sequencer::count_dma(const isa::DmaDescriptor& descriptor) {
   const std::uint64_t bytes =
-      std::uint64_t{descriptor.granules} * blocks_.program().conventions.granule_bytes;
+      is_word_for_other_core(descriptor)
+          ? isa::kSmemWordBytes
+          : std::uint64_t{descriptor.granules} * blocks_.program().conventions.granule_bytes;
   ++dynamic_.dmas;
   if (descriptor.source.space == isa::MemorySpace::kHbm) dynamic_.hbm_read_bytes += bytes;
   if (descriptor.remote) {
@@ -948,7 +964,8 @@ void Sequencer::note_addition(const Interaction& interaction) {
       if (static_cast<std::int32_t>(known(interaction.operands[1], "the added value")) <= 0) return;
       break;
     case Opcode::kVsyncaddRemote: {
-      const RemoteFlag flag = remote_flag(known(interaction.operands[0], "the remote flag"));
+      const RemoteFlag flag = remote_flag(known(interaction.operands[0], "the remote flag"),
+                                          blocks_.program().conventions);
       addition.chip = flag.chip;
       addition.core = flag.core;
       addition.flag = flag.flag;

@@ -179,16 +179,26 @@ void DmaEngine::keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) 
   endpoint.address = static_cast<std::uint32_t>(size - std::min(size, extent));
 }
 
+std::string DmaEngine::check_endpoints(const isa::DmaDescriptor& descriptor) const {
+  if (is_word_for_other_core(descriptor)) {
+    const std::uint32_t words = params_.core.smem_words;
+    const std::uint32_t from = descriptor.source.address, to = descriptor.destination.address;
+    if (from >= words) return beyond("source", "SMEM", std::uint64_t{from} + 1, words, "word");
+    if (to >= words) return beyond("destination", "SMEM", std::uint64_t{to} + 1, words, "word");
+    return {};
+  }
+  const std::string problem = check_endpoint(descriptor.source, descriptor.granules, "source");
+  if (!problem.empty()) return problem;
+  return check_endpoint(descriptor.destination, descriptor.granules, "destination");
+}
+
 std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
   if (!descriptor.remote && descriptor.destination_flag < params_.core.sync_flags &&
       is_inside(descriptor.source, descriptor.granules) &&
       is_inside(descriptor.destination, descriptor.granules)) {
     return {};
   }
-  std::string problem = check_endpoint(descriptor.source, descriptor.granules, "source");
-  if (problem.empty()) {
-    problem = check_endpoint(descriptor.destination, descriptor.granules, "destination");
-  }
+  std::string problem = check_endpoints(descriptor);
   if (!problem.empty()) return problem;
   const auto check_flag = [&](std::uint32_t flag) {
     if (flag < params_.core.sync_flags) return std::string();
@@ -198,8 +208,11 @@ std::string DmaEngine::check(const isa::DmaDescriptor& descriptor) const {
   problem = check_flag(descriptor.destination_flag);
   if (problem.empty() && descriptor.remote) problem = check_flag(descriptor.source_flag);
   if (!problem.empty() || !descriptor.remote) return problem;
-  if (hbm_view_.per_kib() != 1) {
-    return "a remote DMA in XLA's code for v4, of which no layout is known (models/DEVIATIONS.md)";
+  const bool in_hbm = descriptor.source.space == MemorySpace::kHbm ||
+                      descriptor.destination.space == MemorySpace::kHbm;
+  if (in_hbm && hbm_view_.per_kib() != 1) {
+    return "a remote DMA to or from HBM in XLA's code for v4, which is in no listing "
+           "(models/DEVIATIONS.md)";
   }
   const isa::DmaEndpoint& to = descriptor.destination;
   if (to.chip >= params_.chips() || to.core >= params_.cores_per_chip) {
@@ -256,6 +269,10 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   if (!problem.empty()) return problem;
   const std::uint64_t start = std::max(now, next_start_);
   next_start_ = start + params_.dma.issue_interval_cycles;
+  if (is_word_for_other_core(descriptor)) {
+    send_word(descriptor, destinations, start);
+    return {};
+  }
   if (descriptor.remote) {
     if (descriptor.granules > 0) count_start(now);
     start_remote(descriptor, unknown, place, destinations, start);
@@ -385,8 +402,12 @@ void DmaEngine::note(const isa::DmaDescriptor& descriptor, const MemberDestinati
 
 // ---- Remote DMAs
 
+std::uint32_t DmaEngine::largest_message() const {
+  return std::max<std::uint32_t>(params_.ici.message_kib, 1) * hbm_view_.per_kib();
+}
+
 std::uint32_t DmaEngine::message_granules(const RemoteDma& dma, std::uint32_t index) const {
-  const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
+  const std::uint32_t largest = largest_message();
   return std::min(largest, dma.descriptor.granules - index * largest);
 }
 
@@ -395,7 +416,7 @@ void DmaEngine::submit_part(const RemotePart& part, const isa::DmaEndpoint& endp
                             std::uint32_t index, std::uint64_t now) {
   const std::uint64_t token = kFirstPart + submitted_parts_++;
   remote_parts_.emplace(token, part);
-  const std::uint32_t first = index * std::max<std::uint32_t>(params_.ici.message_kib, 1);
+  const std::uint32_t first = index * largest_message();
   ports_.submit_hbm(
       hbm_request(endpoint, part.write, first, message_granules(*part.dma, index), *this, token),
       now);
@@ -420,7 +441,7 @@ void DmaEngine::start_remote(const isa::DmaDescriptor& descriptor, UnknownAddres
   const std::uint64_t bytes = std::uint64_t{descriptor.granules} * hbm_view_.bytes();
   dma.leaves = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
   dma.arrives = graph_.start(number(), bytes, Resource::kIci, Resource::kIci);
-  const std::uint32_t largest = std::max<std::uint32_t>(params_.ici.message_kib, 1);
+  const std::uint32_t largest = largest_message();
   dma.messages = (descriptor.granules + largest - 1) / largest;
   for (std::uint32_t i = 0; i < dma.messages; ++i) {
     if (descriptor.source.space != MemorySpace::kHbm) {
@@ -447,6 +468,26 @@ void DmaEngine::send_message(RemoteDma& dma, std::uint64_t now) {
   ports_.send(message, now);
 }
 
+/// A word with an addition of 1 to a flag there: it takes the time of the addition. The source's
+/// flag stays as it is: the runtime's first one, which nothing waits for.
+void DmaEngine::send_word(const isa::DmaDescriptor& descriptor,
+                          const MemberDestinations& destinations, std::uint64_t now) {
+  const std::uint32_t from = descriptor.source.address;
+  IciMessage message;
+  message.source_chip = core_.chip;
+  message.source_core = core_.core;
+  message.destination_chip = descriptor.destination.chip;
+  message.destination_core = descriptor.destination.core;
+  message.flag = descriptor.destination_flag;
+  message.value = 1;
+  message.word = std::make_shared<const RemoteWord>(
+      RemoteWord{descriptor.destination.address, scalar_.smem(from), scalar_.smem_origin(from)});
+  message.sent = now;
+  message.transfer = graph_.start(number(), 0, Resource::kIci, Resource::kIci);
+  message.destinations = destinations;
+  ports_.send(message, now);
+}
+
 void DmaEngine::message_left(const IciMessage& message, std::uint64_t now) {
   if (message.dma == nullptr) return;
   RemoteDma& dma = *message.dma;
@@ -468,6 +509,15 @@ void DmaEngine::message_arrived(const IciMessage& message, std::uint64_t now) {
     const std::uint32_t sender = message.source_chip * params_.cores_per_chip + message.source_core;
     FlagRaiser raiser = FlagRaiser::peer(sender, message.sent);
     raiser.transfer = message.transfer;
+    if (message.word != nullptr) {
+      const RemoteWord& word = *message.word;
+      if (word.origin.known()) {
+        scalar_.write_smem(word.address, word.value);
+      } else {
+        scalar_.write_smem_unknown(word.address, word.origin);
+      }
+      if (values_on()) data_->scalar.smem[word.address] = word.value;
+    }
     graph_.done(message.transfer, now);
     ports_.raise_flag(message.flag, message.value, raiser, now);
     return;

@@ -159,14 +159,19 @@ class DmaEngine : public HbmClient {
 
   std::uint64_t limit(isa::MemorySpace space) const;
   void keep_inside(isa::DmaEndpoint& endpoint, std::uint32_t granules) const;
+  std::string check_endpoints(const isa::DmaDescriptor& descriptor) const;
   std::string check(const isa::DmaDescriptor& descriptor) const;
   bool is_inside(const isa::DmaEndpoint& endpoint, std::uint32_t granules) const;
   std::string check_endpoint(const isa::DmaEndpoint& endpoint, std::uint32_t granules,
                              const char* which) const;
   std::string check_infeed(std::uint32_t granules);
+  void send_word(const isa::DmaDescriptor& descriptor, const MemberDestinations& destinations,
+                 std::uint64_t now);
   void start_remote(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown, CodePlace place,
                     const MemberDestinations& destinations, std::uint64_t now);
   bool core_alone_notices(const isa::DmaDescriptor& descriptor) const;
+  /// In granules.
+  std::uint32_t largest_message() const;
   std::uint32_t message_granules(const RemoteDma& dma, std::uint32_t index) const;
   void submit_part(const RemotePart& part, const isa::DmaEndpoint& endpoint, std::uint32_t index,
                    std::uint64_t now);

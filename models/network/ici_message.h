@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "models/origin.h"
+
 namespace tpu {
 
 struct RemoteDma;
@@ -11,6 +13,13 @@ struct RemoteDma;
 /// Of something that all members of a class of cores send at once: the number of the core that each
 /// member's goes to. Absent where a core stands for itself.
 using MemberDestinations = std::shared_ptr<const std::vector<std::uint32_t>>;
+
+/// A word of SMEM that an addition to a sync flag brings along.
+struct RemoteWord {
+  std::uint32_t address = 0;
+  std::uint32_t value = 0;
+  Origin origin;
+};
 
 /// What travels between cores: a piece of a remote DMA, or an addition to a sync flag.
 struct IciMessage {
@@ -24,8 +33,9 @@ struct IciMessage {
   bool writes_hbm = false;   ///< A piece that goes into the HBM of the destination.
   std::uint32_t flag = 0;    ///< Of an addition.
   std::uint32_t value = 0;
-  std::uint64_t sent = 0;      ///< The cycle in which its DMA or addition was started.
-  std::uint32_t transfer = 0;  ///< Of an addition: its number in WaitGraph.
+  std::shared_ptr<const RemoteWord> word;  ///< Of an addition that brings one.
+  std::uint64_t sent = 0;                  ///< The cycle in which its DMA or addition was started.
+  std::uint32_t transfer = 0;              ///< Of an addition: its number in WaitGraph.
   /// The cycle in which its last byte is at the router that its head has reached, where a link
   /// before was slower than others.
   std::uint64_t tail = 0;

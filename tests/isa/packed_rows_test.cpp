@@ -257,6 +257,72 @@ TEST(Cmem, DmasHaveRunsOfConstantsOrOfWordsInSmem) {
   EXPECT_NE(core.fault("{ dma.general.cmem_to_vmem [smem:$" + beyond + "] 3, 192, 5, 7 }"), "none");
 }
 
+/// To core 1 of chip 5, from row 3 to row 9: flag 12 here, 6 there.
+TEST(Cmem, AGeneralDmaFromVmemToVmemGoesToAnotherCore) {
+  BundleRunner core(shape_of_v4());
+  const std::uint32_t other = 0x80008000U | 3U << 26 | 5U;
+  core.state.scalar.s[10] = 12;
+  const auto start = [&](std::uint32_t word, std::uint32_t flag) {
+    core.state.scalar.s[11] = word;
+    core.state.scalar.s[12] = flag;
+    return core.fault("{ dma.general.vmem_to_vmem [far:%s10, %s11] 3, 16, 9, %s12 }");
+  };
+  EXPECT_EQ(start(other, 3U << 13 | 6U), "none");
+  ASSERT_EQ(core.surroundings.dmas.size(), 1u);
+  DmaDescriptor expected;
+  expected.source = {0, 0, MemorySpace::kVmem, 3, 0, 0};
+  expected.destination = {5, 1, MemorySpace::kVmem, 9, 0, 0};
+  expected.granules = 16;
+  expected.source_flag = 12;
+  expected.destination_flag = 6;
+  expected.remote = true;
+  EXPECT_TRUE(core.surroundings.dmas[0] == expected);
+  const std::string refusal = "expected another core as 0x80008000 | core + 2 << 26 | chip";
+  const std::string found = "found 0xc008005 and 0x6006";
+  EXPECT_NE(start(3U << 26 | 0x8005U, 3U << 13 | 6U).find(refusal), std::string::npos);
+  EXPECT_NE(start(3U << 26 | 0x8005U, 3U << 13 | 6U).find(found), std::string::npos);
+  EXPECT_NE(start(0x80008000U | 1U << 26 | 5U, 1U << 13 | 6U).find(refusal), std::string::npos);
+  EXPECT_NE(start(other, 2U << 13 | 6U).find(refusal), std::string::npos);  // Of core 0.
+  EXPECT_NE(start(other | 0x10000U, 3U << 13 | 6U).find(refusal), std::string::npos);
+  EXPECT_EQ(core.surroundings.dmas.size(), 1u);
+}
+
+/// The fifteen words of the launch: word 100 of SMEM to word 61 of core 1 of chip 5, flag 50 there.
+TEST(Cmem, ADmaOfFifteenWordsBringsAWordToAnotherCore) {
+  BundleRunner core(shape_of_v4());
+  std::vector<std::uint32_t> words(15, 1);
+  words[0] = 0x81018000U | 3U << 26 | 5U;
+  words[1] = 0;
+  words[2] = 3U << 13 | 50U;
+  words[3] = 0x80000001U;
+  words[4] = 100;
+  words[5] = 61;
+  const auto start = [&](std::size_t changed, std::uint32_t value) {
+    std::vector<std::uint32_t> stored = words;
+    stored.at(changed) = value;
+    std::copy(stored.begin(), stored.end(), core.state.scalar.smem.begin() + 20);
+    return core.fault("{ dma 20 }");
+  };
+  EXPECT_EQ(start(0, words[0]), "none");
+  EXPECT_EQ(start(0, 0x81010000U | 3U << 26), "none");  // To core 1 of chip 0.
+  ASSERT_EQ(core.surroundings.dmas.size(), 2u);
+  DmaDescriptor expected;
+  expected.source = {0, 0, MemorySpace::kSmem, 100, 0, 0};
+  expected.destination = {5, 1, MemorySpace::kSmem, 61, 0, 0};
+  expected.granules = 1;
+  expected.source_flag = 0;
+  expected.destination_flag = 50;
+  expected.remote = true;
+  EXPECT_TRUE(core.surroundings.dmas[0] == expected);
+  EXPECT_EQ(core.surroundings.dmas[1].destination.chip, 0u);
+  for (const std::size_t changed : {0U, 2U, 6U, 14U}) {
+    EXPECT_NE(start(changed, 7).find("expected a word of SMEM for another core"), std::string::npos)
+        << changed;
+  }
+  // Without the mark it is v3's descriptor, whose word 6 has another one.
+  EXPECT_NE(start(3, 1).find("in word 6, found 0x1"), std::string::npos);
+}
+
 TEST(Cmem, LoadsComeOutOfTheirQueueInOrder) {
   BundleRunner core(shape_of_v4());
   fill(core, 1, 0);

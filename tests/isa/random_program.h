@@ -61,6 +61,10 @@ class RandomProgram {
       a.pattern = 1 + below((1 << 16) - 1);
       return a;
     }
+    if (space == 'F') {
+      a.base = {reg(32), reg(32)};
+      return a;
+    }
     for (std::uint32_t i = 0; i < below(3); ++i) a.base[i] = reg(32);
     if (a.base[0] == kNoRegister) a.base[1] = kNoRegister;
     if (below(2) != 0) a.offset = static_cast<std::int32_t>(word());

@@ -123,6 +123,97 @@ TEST(Ici, ARemoteDmaRaisesBothFlags) {
   }
 }
 
+/// How XLA's code for v4 names flags and cores.
+std::uint32_t remote_of_v4(std::uint32_t chip, std::uint32_t core, std::uint32_t flag) {
+  return flag | (core + 2) << 14 | chip << 18;
+}
+isa::Program of_v4(isa::Program program) {
+  program.chip = "v4";
+  program.conventions = isa::generation("v4").listings;
+  return program;
+}
+MachineParams params_of_v4() {
+  MachineParams params;
+  params.chip = "v4";
+  return params;
+}
+
+TEST(Ici, AnAdditionOfV4NamesItsCoreInOtherBits) {
+  for (const std::uint32_t number : {1U, 3U, 6U}) {
+    const std::uint32_t chip = number / 2, core = number % 2;
+    const std::uint64_t cycles = chip == 0 ? kLocal : chip == 3 ? 2 * kHop : kHop;
+    const isa::Program program =
+        of_v4(two_roles("  { vsyncadd.remote " + hex(remote_of_v4(chip, core, 0x205)) + ", 1 }\n",
+                        "  { vwait.ge.trace 517, 1 }\n"));
+    const RunResult result = run(program, {0, number}, params_of_v4());
+    EXPECT_EQ(result.cores[1].end_cycle, kBegin + cycles + 2) << number;
+  }
+  RunOptions alone;
+  alone.cores = {0};
+  EXPECT_NE(test::fault_of(of_v4(two_roles("  { vsyncadd.remote 0x44005, 1 }\n", "")), alone,
+                           params_of_v4())
+                .find("flag | core + 2 << 14 | chip << 18"),
+            std::string::npos);
+}
+
+/// 72 halves of a granule, 36 KiB in three messages: 16, 16 and 4 KiB, which the links pass on at
+/// the same time. The data is that of the source when its flag rises.
+TEST(Ici, ADmaOfV4FromVmemToVmemCrossesTheLinksInMessages) {
+  constexpr std::uint64_t kBytes = 72 * 512;
+  for (const std::uint32_t number : {1U, 3U, 6U}) {
+    const std::uint32_t chip = number / 2, core = number % 2;
+    const std::string other = hex(0x80008000U | (core + 2) << 26 | chip);
+    const isa::Program program = of_v4(two_roles(
+        "  { %v1 = vmov 7.0 ;; %s5 = smov 3 }\n  { vst [vmem:$0x8] %v1 ;; %s6 = smov " + other +
+            " }\n  { dma.general.vmem_to_vmem [far:%s5, %s6] 0, 72, 64, " +
+            hex((core + 2) << 13 | 4) + " }\n  { dma.done.wait 3, 72 }\n",
+        "  { dma.done.wait 4, 72 }\n  { %v2 = vld [vmem:$0x48] }\n  { vst [vmem:$0x0] %v2 }\n"
+        "  { dma.vmem_to_hbm 0, 8, 5, 6 }\n  { dma.done.wait 6, 8 }\n"));
+    RunOptions options;
+    options.cores = {0, number};
+    options.values = true;
+    const MachineParams params = params_of_v4();
+    Machine machine(params, program);
+    const RunResult result = machine.run(options);
+    // Two more bundles in front of the DMA; behind the wait a branch, its delay slot and the end.
+    EXPECT_EQ(result.cores[0].end_cycle, kBegin + 2 + link_cycles(kBytes) + 4) << number;
+    EXPECT_EQ(result.cores[0].total.ici_bytes, kBytes);
+    const std::uint64_t links = chip == 0 ? 0 : chip == 3 ? 2 : 1;
+    const std::uint64_t latency = chip == 0 ? kLocal : links * kHop;
+    EXPECT_EQ(result.cores[1].total.core[CoreState::kIciWait],
+              2 + link_cycles(kBytes) + latency + (chip == 3 ? 0 : 0))
+        << number;
+    EXPECT_EQ(as_float(machine.read_hbm(number, 2, 256)[128]), 7.0F) << number;
+  }
+}
+
+/// A word of SMEM takes the way and the time of an addition, and is there when the flag rises.
+TEST(Ici, AWordOfV4GoesToAnotherCoreWithAnAddition) {
+  for (const std::uint32_t number : {1U, 3U, 6U}) {
+    const std::uint32_t chip = number / 2, core = number % 2;
+    isa::Program program =
+        of_v4(two_roles("  { dma 512 }\n",
+                        "  { vwait.ge.trace 50, 1 }\n"
+                        "  { %s6 = sld [smem:$0x3d] ;; vdelay 1 }\n"
+                        "  { %p2 = scmp.ne.s32.totalorder %s6, 77 }\n  { shalt.err (%p2) }\n"));
+    std::vector<std::uint32_t> words(15, 1);
+    words[0] = 0x81010000U | (core + 2) << 26 | chip;
+    words[1] = 0;
+    words[2] = (core + 2) << 13 | 50;
+    words[3] = 0x80000001U;
+    words[4] = 100;
+    words[5] = 0x3d;
+    for (std::uint32_t i = 0; i < words.size(); ++i) {
+      program.initial_smem.push_back({512 + i, words[i]});
+    }
+    program.initial_smem.push_back({100, 77});
+    const std::uint64_t cycles = chip == 0 ? kLocal : chip == 3 ? 2 * kHop : kHop;
+    const RunResult result = run(program, {0, number}, params_of_v4());
+    EXPECT_EQ(result.cores[1].total.core[CoreState::kIciWait], cycles) << number;
+    EXPECT_EQ(result.cores[0].total.ici_bytes, 4u);
+  }
+}
+
 TEST(Ici, MessagesOverOneLinkWaitForEachOther) {
   // Cores 0 and 1 of chip 0 send to chip 1 over the same link.
   isa::Program program = program_of(R"(

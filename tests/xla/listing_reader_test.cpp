@@ -148,6 +148,37 @@ TEST(ListingReader, AGeneralDmaHasItsStridesInSmem) {
   EXPECT_NE(error(cmem, vmem, "3").find("one sync flag of its destination"), std::string::npos);
 }
 
+/// To another core, which the overrides name; without strides: an allocation of no size at 0.
+TEST(ListingReader, AGeneralDmaFromVmemToVmemGoesToAnotherCore) {
+  const auto read = [&](const std::string& strides, const std::string& overrides) {
+    return read_bundles(
+        "     0   :  { %s1_s1 = smov [#allocation1]  ;;  %s2_s2 = smov [#allocation1] }\n"
+        "   0x1   :  { %8 = dma.general (%p3_p1), /*src=*/%s1_s1, /*size_in_granules=*/16, "
+        "/*dst=*/%s2_s2, /*dst_syncflagno=*/%s5_s5, /*src_syncflagno=*/%s6_s6, "
+        "/*stridedescaddr=*/[#allocation" +
+            strides + "], /*overrides=*/" + overrides +
+            ", /*dst_syncflagno_1=*/0 /* vmem-to-vmem */ }\n",
+        kPackedText +
+            std::string("  #allocation7 [shape = 'u32[0]{0}', space=smem, size = 0, offset = 0, "
+                        "fixed_abs, tag = 'smem constant byte address 0x0 - null']\n"));
+  };
+  const Listing listing = read("7", "%s7_s7");
+  EXPECT_EQ(isa::format_instruction(listing.kernel.instructions.at(2)),
+            "dma.general.vmem_to_vmem [far:%s6, %s7] (%p1), %s1, 16, %s2, %s5");
+  EXPECT_EQ(listing.kernel.names.at(2).base[0], 6u);
+  EXPECT_EQ(listing.kernel.names.at(2).base[1], 7u);
+  const auto error = [&](const std::string& strides, const std::string& overrides) {
+    try {
+      read(strides, overrides);
+    } catch (const WorkloadError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(error("3", "%s7_s7").find("without strides"), std::string::npos);
+  EXPECT_NE(error("7", "5").find("in registers, found a number"), std::string::npos);
+}
+
 /// From v4 on a digit of a shuffle's pattern has four bits; there are eight rows all the same.
 TEST(ListingReader, AShuffleOfV4HasHexadecimalDigits) {
   const auto read = [](const std::string& pattern) {

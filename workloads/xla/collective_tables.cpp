@@ -78,6 +78,13 @@ std::vector<std::uint32_t> device_table(const std::vector<Group>& groups) {
 
 }  // namespace
 
+std::vector<std::uint32_t> devices_of_partitions(std::uint32_t partitions) {
+  if (partitions == kRing.size()) return {kRing.begin(), kRing.end()};
+  std::vector<std::uint32_t> devices(partitions);
+  std::iota(devices.begin(), devices.end(), 0U);
+  return devices;
+}
+
 std::unordered_map<std::uint32_t, std::vector<TableUse>> table_uses(
     const isa::PackedListing& packed, const AddressUses& uses) {
   std::map<std::uint32_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> of_call;

@@ -10,6 +10,10 @@
 
 namespace tpu::xla {
 
+/// The device (chip * 2 + core) of each partition. On eight cores a ring; the order on others is
+/// not known, there it is that of their numbers.
+std::vector<std::uint32_t> devices_of_partitions(std::uint32_t partitions);
+
 /// The tag of the tables that the compiler makes for itself and prints nowhere.
 constexpr const char* kTableTag = "deduplicated constant";
 

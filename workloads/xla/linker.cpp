@@ -39,6 +39,7 @@ constexpr std::uint32_t kRuntimeSmemBytes = 0x100;
 constexpr std::uint32_t kChipWord = 0;
 constexpr std::uint32_t kCoreWord = 1;
 /// Bytes from the first of the runtime's words.
+constexpr std::uint32_t kDevicesPointerByte = 0x7c;  ///< v4: the table of devices by partition.
 constexpr std::uint32_t kPartitionByte = 0x88;
 constexpr std::uint32_t kOutputPointerByte = 0x90;
 constexpr std::uint32_t kProgramStateByte = 0xa8;
@@ -97,6 +98,7 @@ isa::Program Linker::link() {
   place_constants();
   place_tables();
   place_temporaries();
+  place_devices();
   place_windows();
   patch_top_level();
   fill_smem();
@@ -452,6 +454,22 @@ void Linker::place_temporaries() {
   next_granule_ += granules(scratch_bytes_);
 }
 
+/// The launch of a program of several cores reads which device each partition is on (v4).
+void Linker::place_devices() {
+  if (smem_.count(runtime_word(kDevicesPointerByte)) == 0) return;
+  std::vector<std::uint32_t> devices = devices_of_partitions(program_.cores);
+  devices.resize(granules(devices.size() * 4) * kGranuleWords);
+  Buffer buffer;
+  buffer.name = "table of devices";
+  buffer.role = BufferRole::kConstant;
+  buffer.granule = place(devices.size() * 4);
+  buffer.bytes = devices.size() * 4;
+  buffer.unpadded_bytes = std::uint64_t{program_.cores} * 4;
+  buffer.data = std::move(devices);
+  devices_pointer_ = program_.address_of_granule(buffer.granule);
+  program_.buffers.push_back(std::move(buffer));
+}
+
 /// Memory at fixed addresses: cores leave messages for each other there when a program starts.
 void Linker::place_windows() {
   for (const auto& [granule, bytes] : windows_) {
@@ -501,10 +519,13 @@ void Linker::patch(isa::Kernel& kernel, const std::vector<isa::HbmReference>& re
   }
 }
 
+std::uint32_t Linker::runtime_word(std::uint32_t byte) const {
+  return (program_.conventions.smem_bytes - kRuntimeSmemBytes + byte) / 4;
+}
+
 void Linker::fill_smem() {
-  const auto word = [&](std::uint32_t byte) {
-    return (program_.conventions.smem_bytes - kRuntimeSmemBytes + byte) / 4;
-  };
+  const auto word = [&](std::uint32_t byte) { return runtime_word(byte); };
+  if (devices_pointer_ != 0) smem_[word(kDevicesPointerByte)] = devices_pointer_;
   smem_[word(kOutputPointerByte)] = output_pointer_;
   smem_[word(kProgramStateByte)] = kProgramIsRunning;
   if (smem_.count(word(kLaunchIdByte)) != 0) smem_[word(kLaunchIdByte)] = kLaunchId;

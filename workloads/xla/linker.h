@@ -48,6 +48,7 @@ class Linker {
   void place_constants();
   void place_tables();
   void place_temporaries();
+  void place_devices();
   void place_windows();
   std::uint64_t place(std::uint64_t bytes);
   isa::Buffer& add_buffer(const std::string& name, isa::BufferRole role, std::uint32_t index,
@@ -55,6 +56,7 @@ class Linker {
   void patch_top_level();
   void patch(isa::Kernel& kernel, const std::vector<isa::HbmReference>& references,
              const isa::PackedListing& packed, bool top_level);
+  std::uint32_t runtime_word(std::uint32_t byte) const;
   void fill_smem();
 
   ListingFiles files_;
@@ -83,6 +85,7 @@ class Linker {
   std::uint64_t temporaries_ = 0;    ///< First granule.
   std::uint64_t scratch_ = 0;
   std::uint32_t output_pointer_ = 0;
+  std::uint32_t devices_pointer_ = 0;
   std::unordered_map<std::uint32_t, std::uint64_t> placed_;  ///< Allocation to address in the code.
   std::map<std::uint64_t, std::uint64_t> windows_;           ///< Fixed granule to bytes.
   std::map<std::uint32_t, std::uint32_t> smem_;              ///< Word to value at the start.
