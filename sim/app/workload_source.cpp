@@ -386,8 +386,14 @@ Source source_of(const std::string& name) {
   }
   if (S_ISDIR(status.st_mode)) {
     if (!xla::is_captured_folder(name)) {
-      throw WorkloadError(name + ": expected a captured folder with v2.bundles or v3.bundles (a " +
-                          "folder or .tar.xz), found neither");
+      std::string bundles;
+      for (const isa::Generation& chip : isa::generations()) {
+        bundles += (bundles.empty() ? "" : ", ") + std::string(chip.name) + ".bundles";
+      }
+      const std::string hlo = xla::hlo_before_optimisation(name);
+      throw WorkloadError(name + ": expected a captured folder with one of " + bundles +
+                          " (a folder or .tar.xz), found none" +
+                          (hlo.empty() ? "" : "; " + hlo + " in it is what tpusim compiles itself"));
     }
     return Source::kCaptured;
   }

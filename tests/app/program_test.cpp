@@ -722,7 +722,9 @@ TEST_F(ProgramTest, WorkloadErrorsExitWithFour) {
   write("x.hlo", "HloModule m\n");
   expect_error("run resnet5", 4, "no workload \"resnet5\"; the nearest is \"resnet50\"");
   expect_error("run x.hlo", 4, "x.hlo");
-  expect_error("run .", 4, ".: expected a captured folder");
+  expect_error("run .", 4,
+               ".: expected a captured folder with one of v2.bundles, v3.bundles, v4.bundles (a "
+               "folder or .tar.xz), found none");
   expect_error("disasm .", 4, ".: expected a program file of tpusim, found a directory");
   expect_error("disasm x.hlo", 4, "found another kind of file");
   expect_error("asm .", 4, ".: expected an assembler file, found a directory");

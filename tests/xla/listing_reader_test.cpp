@@ -153,7 +153,8 @@ TEST(ListingReader, AGeneralDmaFromVmemToVmemGoesToAnotherCore) {
   const auto read = [&](const std::string& strides, const std::string& overrides) {
     return read_bundles(
         "     0   :  { %s1_s1 = smov [#allocation1]  ;;  %s2_s2 = smov [#allocation1] }\n"
-        "   0x1   :  { %8 = dma.general (%p3_p1), /*src=*/%s1_s1, /*size_in_granules=*/16, "
+        "   0x1   :  { %s6_s6 = smov 3  ;;  %s7_s7 = smov 9 }\n"
+        "   0x2   :  { %8 = dma.general (%p3_p1), /*src=*/%s1_s1, /*size_in_granules=*/16, "
         "/*dst=*/%s2_s2, /*dst_syncflagno=*/%s5_s5, /*src_syncflagno=*/%s6_s6, "
         "/*stridedescaddr=*/[#allocation" +
             strides + "], /*overrides=*/" + overrides +
@@ -163,10 +164,10 @@ TEST(ListingReader, AGeneralDmaFromVmemToVmemGoesToAnotherCore) {
                         "fixed_abs, tag = 'smem constant byte address 0x0 - null']\n"));
   };
   const Listing listing = read("7", "%s7_s7");
-  EXPECT_EQ(isa::format_instruction(listing.kernel.instructions.at(2)),
+  EXPECT_EQ(isa::format_instruction(listing.kernel.instructions.at(4)),
             "dma.general.vmem_to_vmem [far:%s6, %s7] (%p1), %s1, 16, %s2, %s5");
-  EXPECT_EQ(listing.kernel.names.at(2).base[0], 6u);
-  EXPECT_EQ(listing.kernel.names.at(2).base[1], 7u);
+  EXPECT_EQ(listing.kernel.names.at(4).base[0], 6u);
+  EXPECT_EQ(listing.kernel.names.at(4).base[1], 7u);
   const auto error = [&](const std::string& strides, const std::string& overrides) {
     try {
       read(strides, overrides);
