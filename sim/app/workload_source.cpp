@@ -391,9 +391,10 @@ Source source_of(const std::string& name) {
         bundles += (bundles.empty() ? "" : ", ") + std::string(chip.name) + ".bundles";
       }
       const std::string hlo = xla::hlo_before_optimisation(name);
-      throw WorkloadError(name + ": expected a captured folder with one of " + bundles +
-                          " (a folder or .tar.xz), found none" +
-                          (hlo.empty() ? "" : "; " + hlo + " in it is what tpusim compiles itself"));
+      throw WorkloadError(
+          name + ": expected a captured folder with one of " + bundles +
+          " (a folder or .tar.xz), found none" +
+          (hlo.empty() ? "" : "; " + hlo + " in it is what tpusim compiles itself"));
     }
     return Source::kCaptured;
   }

@@ -156,9 +156,9 @@ TEST(Ici, AnAdditionOfV4NamesItsCoreInOtherBits) {
             std::string::npos);
 }
 
-/// 72 halves of a granule, 36 KiB in three messages: 16, 16 and 4 KiB, which the links pass on at
-/// the same time. The data is that of the source when its flag rises.
-TEST(Ici, ADmaOfV4FromVmemToVmemCrossesTheLinksInMessages) {
+/// 72 halves of a granule: 36 KiB at the rate of a link, and the latency of each. The data is that
+/// of the source when its flag rises.
+TEST(Ici, ADmaOfV4FromVmemToVmemTakesALinksTimeForItsBytes) {
   constexpr std::uint64_t kBytes = 72 * 512;
   for (const std::uint32_t number : {1U, 3U, 6U}) {
     const std::uint32_t chip = number / 2, core = number % 2;
