@@ -1,5 +1,6 @@
 #include "isa/bundle_check.h"
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 

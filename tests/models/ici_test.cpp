@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "isa/meaning.h"
 #include "models/network/ici_router.h"
 #include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
