@@ -47,10 +47,10 @@ bool is_name(std::string_view text) {
 }
 
 void TextCursor::skip_blanks() {
-  while (position_ < text_.size()) {
-    if (is_blank(text_[position_])) {
-      ++position_;
-    } else if (text_.compare(position_, 2, "/*") == 0) {
+  for (;;) {
+    while (position_ < text_.size() && is_blank(text_[position_])) ++position_;
+    if (position_ == text_.size() || text_[position_] != '/') return;
+    if (text_.compare(position_, 2, "/*") == 0) {
       const std::size_t end = text_.find("*/", position_ + 2);
       if (end == std::string_view::npos) fail("the end of this comment, */");
       position_ = end + 2;
@@ -121,7 +121,7 @@ std::string_view TextCursor::quoted(std::string_view what) {
   const std::size_t begin = position_ + 1;
   const std::size_t end = end_of_quoted(text_, position_);
   if (end >= text_.size()) fail("the closing quote of this string");
-  position_ = end + 1;
+  position_ = end + 2;
   return text_.substr(begin, end - begin);
 }
 
