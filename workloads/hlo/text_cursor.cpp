@@ -121,7 +121,7 @@ std::string_view TextCursor::quoted(std::string_view what) {
   const std::size_t begin = position_ + 1;
   const std::size_t end = end_of_quoted(text_, position_);
   if (end >= text_.size()) fail("the closing quote of this string");
-  position_ = end + 2;
+  position_ = end + 1;
   return text_.substr(begin, end - begin);
 }
 
