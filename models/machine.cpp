@@ -115,6 +115,7 @@ std::vector<std::size_t> first_alike(const std::vector<std::uint32_t>& numbers,
                                      const CoreClasses& classes) {
   std::map<std::uint32_t, std::size_t> first;
   std::vector<std::size_t> alike;
+  alike.reserve(numbers.size());
   for (const std::uint32_t number : numbers) {
     alike.push_back(first.try_emplace(classes.class_of(number), alike.size()).first->second);
   }

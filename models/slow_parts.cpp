@@ -223,6 +223,7 @@ std::vector<HostKind> kinds_of_host(const MachineParams& params) {
   }
   if (other < host_count(params)) hosts.insert(other);
   std::vector<HostKind> kinds;
+  kinds.reserve(hosts.size());
   for (const std::uint32_t host : hosts) kinds.push_back({host, as_host(params, host)});
   return kinds;
 }

@@ -342,11 +342,9 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
     for (std::uint32_t i = 0; i < words; ++i) {
       const Origin origin = scalar_.smem_origin(first + i);
       if (origin.known()) continue;
-      if (of_v4) {
-        require(origin, "word " + std::to_string(i) + " of the DMA's descriptor");
-      } else if (i == kDestinationAddress) {
+      if (!of_v4 && i == kDestinationAddress) {
         unknown.destination = origin;
-      } else if (i == kSourceAddress) {
+      } else if (!of_v4 && i == kSourceAddress) {
         unknown.source = origin;
       } else {
         require(origin, "word " + std::to_string(i) + " of the DMA's descriptor");

@@ -187,7 +187,7 @@ std::string DmaEngine::check_endpoints(const isa::DmaDescriptor& descriptor) con
     if (to >= words) return beyond("destination", "SMEM", std::uint64_t{to} + 1, words, "word");
     return {};
   }
-  const std::string problem = check_endpoint(descriptor.source, descriptor.granules, "source");
+  std::string problem = check_endpoint(descriptor.source, descriptor.granules, "source");
   if (!problem.empty()) return problem;
   return check_endpoint(descriptor.destination, descriptor.granules, "destination");
 }
