@@ -66,7 +66,7 @@ def names(text, anonymous=True):
     """(line, namespace, name, kind) of what anonymous namespaces (or others) declare at the left margin, as clang-format
     sets it."""
     around = []
-    lines = text.splitlines()
+    lines = [re.sub(r"^\[\[\w+\]\] ", "", line) for line in text.splitlines()]
     for number, line in enumerate(lines, 1):
         opened = NAMED.match(line)
         if opened or line == "namespace {":

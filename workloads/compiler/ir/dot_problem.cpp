@@ -61,8 +61,8 @@ struct View {
   }
 };
 
-[[noreturn]] void refuse(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
-                         const std::string& why) {
+[[noreturn]] void refuse_dot(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
+                             const std::string& why) {
   throw WorkloadError("dot " + dot.name + " of " + hlo::to_string(lhs) + " and " +
                       hlo::to_string(rhs) + ": no kernel: " + why);
 }
@@ -227,15 +227,16 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
       hlo::byte_size(out.type) == 4 ? ElementType::kF32 : out.type, out.dimensions);
   for (const Shape* shape : {&lhs, &rhs, &product}) {
     if (!is_supported(*shape)) {
-      refuse(dot, lhs, rhs, "expected f32 or bf16 arrays of rank 2 or more");
+      refuse_dot(dot, lhs, rhs, "expected f32 or bf16 arrays of rank 2 or more");
     }
   }
   std::optional<DotProblem> problem = find_dot_problem(dot, lhs, rhs, out, keeps_matrices);
   if (!problem) {
-    refuse(dot, lhs, rhs,
-           "expected a contracted and a free dimension as the two minor ones of each side, and the "
-           "two free ones as those of the result " +
-               hlo::to_string(out));
+    refuse_dot(
+        dot, lhs, rhs,
+        "expected a contracted and a free dimension as the two minor ones of each side, and the "
+        "two free ones as those of the result " +
+            hlo::to_string(out));
   }
   return *std::move(problem);
 }

@@ -16,8 +16,8 @@ namespace {
 using hlo::HloInstruction;
 using hlo::HloOpcode;
 
-[[noreturn]] void refuse(const hlo::Computation& computation, const HloInstruction& instruction,
-                         const std::string& why) {
+[[noreturn]] void refuse_slice(const hlo::Computation& computation,
+                               const HloInstruction& instruction, const std::string& why) {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
                       hlo::to_string(computation.at(instruction.operands[0]).shape) + ") -> " +
                       hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
@@ -33,7 +33,7 @@ LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& co
   const hlo::Shape& slice =
       updates ? computation.at(instruction.operands[1]).shape : instruction.shape;
   if (major_to_minor(array) != major_to_minor(slice) || array.type != slice.type) {
-    refuse(computation, instruction, "expected array and slice of one type and order");
+    refuse_slice(computation, instruction, "expected array and slice of one type and order");
   }
   const std::vector<std::int64_t> order = major_to_minor(array);
   const std::vector<std::int64_t> strides = major_strides(array);
@@ -48,7 +48,7 @@ LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& co
     box.dimensions.push_back(dimension);
     if (last == 0 || is_placed) continue;
     if (i + 2 >= order.size()) {
-      refuse(computation, instruction, "expected the two minor dimensions to be taken whole");
+      refuse_slice(computation, instruction, "expected the two minor dimensions to be taken whole");
     }
     const HloInstruction& start = computation.at(instruction.operands.at(first_start + d));
     if (start.opcode != HloOpcode::kConstant || start.literal.size() < 4) {
@@ -62,7 +62,7 @@ LoweredKernel lower_dynamic_slice(const hlo::Module&, const hlo::Computation& co
   }
   const std::optional<TileRuns> runs =
       tile_runs(box, updates ? slice : array, updates && !is_placed ? array : slice);
-  if (!runs) refuse(computation, instruction, "expected whole tiles");
+  if (!runs) refuse_slice(computation, instruction, "expected whole tiles");
   move.runs = *runs;
   move.source = updates ? 1 : 0;
   return emit_tile_moves(instruction.name, {move}, static_cast<int>(instruction.operands.size()), 0,

@@ -39,8 +39,8 @@ struct EmbeddingShapes {
   std::int64_t tile_granules() const { return tile_rows() / 2; }
 };
 
-[[noreturn]] void refuse(const hlo::HloInstruction& instruction, const hlo::Shape& table,
-                         const hlo::Shape& indices, const std::string& why) {
+[[noreturn]] void refuse_rows(const hlo::HloInstruction& instruction, const hlo::Shape& table,
+                              const hlo::Shape& indices, const std::string& why) {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
                       hlo::to_string(table) + ", " + hlo::to_string(indices) + " -> " +
                       hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
@@ -57,7 +57,8 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
       dimensions.start_index_map == zero && dimensions.index_vector_dim == 1 &&
       (!is_gather || dimensions.slice_sizes == std::vector<std::int64_t>{1, table.dimensions[1]});
   if (!whole_rows) {
-    refuse(instruction, table, indices, "expected whole rows of a table by a vector of indices");
+    refuse_rows(instruction, table, indices,
+                "expected whole rows of a table by a vector of indices");
   }
   const std::vector<std::int64_t> row_major{1, 0};
   const bool plain =
@@ -65,8 +66,8 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
       (indices.type == hlo::ElementType::kS32 || indices.type == hlo::ElementType::kU32) &&
       table.layout.minor_to_major == row_major && rows.layout.minor_to_major == row_major;
   if (!plain) {
-    refuse(instruction, table, indices,
-           "expected a table and result in row-major order and 32-bit indices");
+    refuse_rows(instruction, table, indices,
+                "expected a table and result in row-major order and 32-bit indices");
   }
   return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128),
           table.type == hlo::ElementType::kBf16};
@@ -721,8 +722,8 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
   const hlo::Computation& to_apply = module.computation(instruction.called.at(0));
   const ScatterCombiner combiner{scatter_operation(to_apply), table.type};
   if (combiner.opcode == hlo::HloOpcode::kCount) {
-    refuse(instruction, table, indices,
-           "expected the update alone, a sum, product, maximum, minimum, and or or");
+    refuse_rows(instruction, table, indices,
+                "expected the update alone, a sum, product, maximum, minimum, and or or");
   }
   const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
   const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
