@@ -106,6 +106,10 @@ bool set_other_core(DmaDescriptor& dma, std::uint32_t other, std::uint32_t flag)
 
 /// Where a DMA to another core goes, and its flag of this core.
 void set_far_end(DmaDescriptor& dma, const Instruction& in, const ScalarState& state) {
+  for (const std::uint8_t reg : in.address.base) {
+    if (reg >= kScalarRegisters)
+      throw ProgramFault("far end of a DMA: expected two scalar registers");
+  }
   const std::uint32_t other = state.s[in.address.base[1]];
   const std::uint32_t flag = dma.destination_flag;
   if ((other & kOtherCoreMask) != kOtherCore || !set_other_core(dma, other, flag)) {
