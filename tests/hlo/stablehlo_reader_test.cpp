@@ -155,6 +155,8 @@ TEST(StablehloReader, ErrorsSayWhereAndWhatWasExpected) {
   has(replaced(whole(), "stablehlo.multiply", "arith.mulf"),
       ": expected an operation of StableHLO, CHLO or func; other dialects are read as HLO");
   has(replaced(whole(), "@scaled(%arg1", "@scale(%arg1"), ": expected a function of this module");
+  has(replaced(whole(), "\"model.py\":12:4", "\"model.py\":-1:4"),
+      ": expected a line from 0 to 2^31 - 1, found '-1");
   has(replaced(whole(), "num_partitions = 1", "num_partitions = 8"),
       "m.mlir:2:49: expected a mesh of Shardy (sdy.mesh) in a module of several partitions");
   has(replaced(whole(), "tensor<i32>) ->", "tensor<?xi32>) ->"),
