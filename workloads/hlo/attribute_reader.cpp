@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 
 #include "workloads/graph/part_error.h"
 #include "workloads/graph/replica_groups.h"
@@ -299,16 +298,6 @@ void AttributeReader::replica_groups(HloInstruction& instruction) {
   if (text.front() != '{') instruction.replica_groups_text = std::string(text);
 }
 
-int AttributeReader::number32(std::string_view what) {
-  cursor_.peek();
-  const std::size_t at = cursor_.position();
-  const std::int64_t value = cursor_.integer(what);
-  if (value < 0 || value > std::numeric_limits<int>::max()) {
-    cursor_.fail_at(at, std::string(what) + " from 0 to 2^31 - 1");
-  }
-  return static_cast<int>(value);
-}
-
 void AttributeReader::metadata(Metadata& metadata) {
   cursor_.expect('{');
   while (!cursor_.take('}')) {
@@ -321,9 +310,9 @@ void AttributeReader::metadata(Metadata& metadata) {
     } else if (key == "source_file") {
       metadata.source_file = std::string(cursor_.quoted(key));
     } else if (key == "source_line") {
-      metadata.source_line = number32(key);
+      metadata.source_line = cursor_.number32(key);
     } else if (key == "stack_frame_id") {
-      metadata.stack_frame_id = number32(key);
+      metadata.stack_frame_id = cursor_.number32(key);
     } else {
       cursor_.peek();
       const std::size_t begin = cursor_.position();

@@ -39,7 +39,6 @@ class AttributeReader {
   bool gather_or_scatter(std::string_view name, HloInstruction& instruction);
   bool dot(std::string_view name, HloInstruction& instruction);
   std::vector<std::int64_t> integers();
-  int number32(std::string_view what);
   void slices(HloInstruction& instruction);
   void window(HloInstruction& instruction);
   void padding(HloInstruction& instruction);

@@ -1,7 +1,6 @@
 #include "workloads/hlo/mlir_locations.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 namespace tpu::hlo {
@@ -68,13 +67,7 @@ void MlirLocations::read(TextCursor& cursor, Metadata& metadata, int depth) cons
   const std::string_view name = cursor.quoted("a name or file");
   if (cursor.take(':')) {
     metadata.source_file = std::string(name);
-    cursor.peek();
-    const std::size_t at = cursor.position();
-    const std::int64_t line = cursor.integer("a line");
-    if (line < 0 || line > std::numeric_limits<int>::max()) {
-      cursor.fail_at(at, "a line from 0 to 2^31 - 1");
-    }
-    metadata.source_line = static_cast<int>(line);
+    metadata.source_line = cursor.number32("a line");
     return;
   }
   if (metadata.op_name->empty()) metadata.op_name = std::string(name);

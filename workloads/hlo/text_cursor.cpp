@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 namespace tpu::hlo {
 
@@ -114,6 +115,16 @@ std::int64_t TextCursor::integer(std::string_view what) {
   if (result.ec != std::errc()) fail(std::string(what) + ", an integer");
   position_ += static_cast<std::size_t>(result.ptr - begin);
   return value;
+}
+
+int TextCursor::number32(std::string_view what) {
+  skip_blanks();
+  const std::size_t at = position_;
+  const std::int64_t value = integer(what);
+  if (value < 0 || value > std::numeric_limits<int>::max()) {
+    fail_at(at, std::string(what) + " from 0 to 2^31 - 1");
+  }
+  return static_cast<int>(value);
 }
 
 std::string_view TextCursor::quoted(std::string_view what) {

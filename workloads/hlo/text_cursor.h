@@ -31,6 +31,8 @@ class TextCursor {
   /// Letters, digits, '_', '.', '-': names, opcodes, attribute names. Throws when there is none.
   std::string_view name(std::string_view what);
   std::int64_t integer(std::string_view what);
+  /// An integer from 0 to 2^31 - 1.
+  int number32(std::string_view what);
   /// A string in double or single quotes, without them; escapes stay as they are.
   std::string_view quoted(std::string_view what);
   /// Text up to a comma or closing bracket outside all brackets and quotes, at least a character.
