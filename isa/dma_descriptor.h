@@ -51,6 +51,12 @@ struct DmaDescriptor {
 /// code: 2 HBM, 4 VMEM; remote destinations: 64 + flag = VMEM, flag itself = HBM.
 using DmaWords = std::array<std::uint32_t, 8>;
 
+/// v4's `dma` has fifteen words (isa/meaning.cpp), of which word 3 is this mark; in the form above
+/// that word is an address, which has fewer bits.
+constexpr std::uint32_t kDmaWordsOfV4 = 15;
+constexpr std::uint32_t kPlaceOfMarkOfV4 = 3;
+constexpr std::uint32_t kMarkOfV4 = 0x80000001;
+
 /// HBM and VMEM only; fields that do not fit the words are a bug of the caller.
 DmaWords encode(const DmaDescriptor& descriptor);
 

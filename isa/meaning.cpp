@@ -127,14 +127,12 @@ void set_far_end(DmaDescriptor& dma, const Instruction& in, const ScalarState& s
 //   0 0x81010000 | core + 2 << 26 | chip (bit 15: another chip)    1 flag of this core
 //   2 flag of the other core | core + 2 << 13                      3 0x80000001
 //   4 word of SMEM here   5 word of SMEM there                     6 to 14 1
-// In v3's form word 3 is an address, which has fewer bits.
-constexpr std::uint32_t kWordsOfV4 = 15;
-constexpr std::uint32_t kMarkOfV4 = 0x80000001;
 constexpr std::uint32_t kWordToOtherCore = 0x81010000;
 constexpr std::uint32_t kWordToOtherCoreMask = 0x83ff7000;
 
 bool has_words_of_v4(std::uint32_t first, const ScalarState& state) {
-  return state.smem.size() - first >= kWordsOfV4 && state.smem[first + 3] == kMarkOfV4;
+  return state.smem.size() - first >= kDmaWordsOfV4 &&
+         state.smem[first + kPlaceOfMarkOfV4] == kMarkOfV4;
 }
 
 DmaDescriptor decode_words_of_v4(const std::uint32_t* words) {
@@ -145,14 +143,14 @@ DmaDescriptor decode_words_of_v4(const std::uint32_t* words) {
   dma.destination.address = words[5];
   dma.granules = 1;
   const bool ones =
-      std::all_of(words + 6, words + kWordsOfV4, [](std::uint32_t word) { return word == 1; });
+      std::all_of(words + 6, words + kDmaWordsOfV4, [](std::uint32_t word) { return word == 1; });
   const bool form = (words[0] & kWordToOtherCoreMask) == kWordToOtherCore;
   if (form && ones && set_other_core(dma, words[0], words[2])) return dma;
   std::ostringstream text;
   text << "dma: expected a word of SMEM for another core (0x81010000 | core + 2 << 26 | chip, its "
           "flag | core + 2 << 13 in word 2, 1 in words 6 to 14), found words"
        << std::hex;
-  for (std::uint32_t i = 0; i < kWordsOfV4; ++i) text << " 0x" << words[i];
+  for (std::uint32_t i = 0; i < kDmaWordsOfV4; ++i) text << " 0x" << words[i];
   text << ", which is not modelled";
   throw ProgramFault(text.str());
 }

@@ -333,12 +333,12 @@ UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) co
   if (interaction.opcode == Opcode::kDma) {
     constexpr std::uint32_t kDestinationAddress = 0;
     constexpr std::uint32_t kSourceAddress = 3;
-    constexpr std::uint32_t kWordsOfV4 = 15;  // Of which none may be unknown: isa/meaning.cpp.
     const std::uint32_t first = known(interaction.operands[0], "the place of the descriptor");
-    const bool of_v4 = first + kWordsOfV4 <= scalar_.smem_words() &&
-                       scalar_.smem_origin(first + kSourceAddress).known() &&
-                       scalar_.smem(first + kSourceAddress) >> 31 != 0;
-    const std::uint32_t words = of_v4 ? kWordsOfV4 : isa::DmaWords().size();
+    // Of v4's form no word may be unknown.
+    const bool of_v4 = first + isa::kDmaWordsOfV4 <= scalar_.smem_words() &&
+                       scalar_.smem_origin(first + isa::kPlaceOfMarkOfV4).known() &&
+                       scalar_.smem(first + isa::kPlaceOfMarkOfV4) == isa::kMarkOfV4;
+    const std::uint32_t words = of_v4 ? isa::kDmaWordsOfV4 : isa::DmaWords().size();
     for (std::uint32_t i = 0; i < words; ++i) {
       const Origin origin = scalar_.smem_origin(first + i);
       if (origin.known()) continue;
