@@ -197,6 +197,18 @@ void Reader::read_object(hid_t object, const std::string& path, int level) {
   }
 }
 
+/// In the order in which they packed the data.
+std::vector<H5Z_filter_t> filters_of(hid_t properties) {
+  std::vector<H5Z_filter_t> filters;
+  for (int i = 0; i < H5Pget_nfilters(properties); ++i) {
+    unsigned flags = 0, configuration = 0;
+    std::size_t values = 0;
+    filters.push_back(H5Pget_filter2(properties, static_cast<unsigned>(i), &flags, &values, nullptr,
+                                     0, nullptr, &configuration));
+  }
+  return filters;
+}
+
 /// Refuses data that lie in other files, and filters that the library would load as plugins.
 void Reader::check_storage(hid_t dataset, const std::string& path) const {
   const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
@@ -205,12 +217,7 @@ void Reader::check_storage(hid_t dataset, const std::string& path) const {
   }
   // Of data that are not in chunks HDF5 1.10 reads as many as the rows need, whatever is there.
   if (H5Pget_layout(properties) != H5D_CHUNKED) throw Hdf5Failure{};
-  const int filters = H5Pget_nfilters(properties);
-  for (int i = 0; i < filters; ++i) {
-    unsigned flags = 0, configuration = 0;
-    std::size_t values = 0;
-    const H5Z_filter_t filter = H5Pget_filter2(properties, static_cast<unsigned>(i), &flags,
-                                               &values, nullptr, 0, nullptr, &configuration);
+  for (const H5Z_filter_t filter : filters_of(properties)) {
     if (filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_DEFLATE) {
       fail(path,
            "expected data that are packed with deflate, found filter " + std::to_string(filter));
@@ -248,13 +255,10 @@ std::vector<std::uint8_t> Reader::read_chunk(hid_t dataset, hid_t properties, hs
   std::vector<std::uint8_t> data(static_cast<std::size_t>(stored));
   std::uint32_t left_out = 0;
   checked(H5Dread_chunk(dataset, H5P_DEFAULT, &row, &left_out, data.data()));
-  for (int i = H5Pget_nfilters(properties); i-- > 0;) {
+  const std::vector<H5Z_filter_t> filters = filters_of(properties);
+  for (std::size_t i = filters.size(); i-- > 0;) {
     if ((left_out >> i & 1) != 0) continue;
-    unsigned flags = 0, configuration = 0;
-    std::size_t values = 0;
-    const H5Z_filter_t filter = H5Pget_filter2(properties, static_cast<unsigned>(i), &flags,
-                                               &values, nullptr, 0, nullptr, &configuration);
-    data = filter == H5Z_FILTER_DEFLATE ? inflated(data, bytes) : unshuffled(data, row_bytes);
+    data = filters[i] == H5Z_FILTER_DEFLATE ? inflated(data, bytes) : unshuffled(data, row_bytes);
   }
   if (data.size() != bytes) throw Hdf5Failure{};
   return data;
