@@ -20,8 +20,9 @@ void throw_smem_fault(const Instruction& instruction, std::uint32_t word,
 
 void throw_parameter_fault(const Instruction& instruction, const ScalarState& state) {
   std::ostringstream text;
-  text << format_instruction(instruction) << ": expected a parameter below "
-       << state.parameter_granules.size() << ", found " << instruction.operands[0].immediate;
+  text << format_instruction(instruction) << ": expected the number of one of "
+       << state.parameter_addresses.size() << " parameters, found "
+       << instruction.operands[0].immediate;
   throw ProgramFault(text.str());
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "isa/dma_descriptor.h"
@@ -56,7 +57,8 @@ struct ScalarState {
   std::array<std::uint32_t, kScalarRegisters> s{};
   std::array<bool, kPredicateRegisters> p{};
   std::vector<std::uint32_t> smem;
-  std::vector<std::uint32_t> parameter_granules;  ///< For scalar_parameter_address.
+  /// Program::parameter_addresses(), for scalar_parameter_address.
+  std::map<std::uint32_t, std::uint32_t> parameter_addresses;
   std::uint32_t chip = 0;  ///< Of this core, for DMA descriptors of the simple forms.
   std::uint32_t core = 0;
   std::vector<QueuedScalar> from_vector;  ///< What spop pops, oldest first.
@@ -308,11 +310,13 @@ inline ScalarWrite evaluate_scalar(const Instruction& in, const ScalarState& sta
       return {Kind::kPredicate, in.dest, !evaluate_predicate(in.operands[0], state)};
     case Opcode::kPmov:
       return {Kind::kPredicate, in.dest, evaluate_predicate(in.operands[0], state)};
-    case Opcode::kScalarParameterAddress:
-      if (in.operands[0].immediate >= state.parameter_granules.size()) {
+    case Opcode::kScalarParameterAddress: {
+      const auto found = state.parameter_addresses.find(in.operands[0].immediate);
+      if (found == state.parameter_addresses.end()) {
         meaning_detail::throw_parameter_fault(in, state);
       }
-      return {Kind::kScalar, in.dest, state.parameter_granules[in.operands[0].immediate]};
+      return {Kind::kScalar, in.dest, found->second};
+    }
     case Opcode::kSpop:
       if (state.from_vector.empty()) meaning_detail::throw_empty_queue_fault(in);
       return {Kind::kPop, in.dest, state.from_vector.front().value};

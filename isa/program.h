@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -162,6 +163,15 @@ struct Program {
   /// The address of a granule of 1 KiB in the code.
   std::uint32_t address_of_granule(std::uint64_t granule) const {
     return static_cast<std::uint32_t>(granule * (kHbmGranuleBytes / conventions.granule_bytes));
+  }
+  /// Of its parameters, by their numbers, which may be any.
+  std::map<std::uint32_t, std::uint32_t> parameter_addresses() const {
+    std::map<std::uint32_t, std::uint32_t> addresses;
+    for (const Buffer& buffer : buffers) {
+      if (buffer.role != BufferRole::kParameter) continue;
+      addresses[buffer.index] = address_of_granule(buffer.granule);
+    }
+    return addresses;
   }
 };
 

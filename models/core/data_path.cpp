@@ -27,12 +27,7 @@ DataPath::DataPath(const isa::Program& program, const MachineParams& params, std
       check_names_(check_names) {
   state_.scalar.chip = chip;
   state_.scalar.core = core;
-  for (const isa::Buffer& buffer : program.buffers) {
-    if (buffer.role != isa::BufferRole::kParameter) continue;
-    auto& granules = state_.scalar.parameter_granules;
-    granules.resize(std::max<std::size_t>(granules.size(), buffer.index + 1));
-    granules[buffer.index] = program.address_of_granule(buffer.granule);
-  }
+  state_.scalar.parameter_addresses = program.parameter_addresses();
   if (!check_names) return;
   for (std::size_t k = 0; k < program.kernels.size(); ++k) {
     names_.emplace_back(program.kernels[k], static_cast<std::uint32_t>(k));

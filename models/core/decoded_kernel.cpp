@@ -296,20 +296,10 @@ void set_operand(MicroOp& op, std::size_t index, ScalarOperand operand) {
   op.immediate[index] = operand.immediate;
 }
 
-std::map<std::uint32_t, std::uint32_t> parameter_addresses(const isa::Program& program) {
-  std::map<std::uint32_t, std::uint32_t> result;
-  for (const isa::Buffer& buffer : program.buffers) {
-    if (buffer.role == isa::BufferRole::kParameter) {
-      result[buffer.index] = program.address_of_granule(buffer.granule);
-    }
-  }
-  return result;
-}
-
 class Decoder {
  public:
   Decoder(const isa::Program& program, const FollowedKernels& followed)
-      : program_(program), followed_(followed), parameters_(parameter_addresses(program)) {}
+      : program_(program), followed_(followed), parameters_(program.parameter_addresses()) {}
 
   DecodedKernel decode(std::size_t kernel, const BriefCode& brief,
                        const std::vector<ScalarSet>& live_after);

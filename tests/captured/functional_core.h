@@ -60,13 +60,9 @@ class FunctionalCore : public isa::Surroundings {
       : program_(program), state_(shape(program)) {
     state_.scalar.smem.resize(state_.shape().smem_words);
     for (const auto& [word, value] : program.initial_smem) state_.scalar.smem[word] = value;
+    state_.scalar.parameter_addresses = program.parameter_addresses();
     for (const isa::Buffer& buffer : program.buffers) {
       if (!buffer.data.empty()) hbm.load(buffer.granule, buffer.data);
-      if (buffer.role != isa::BufferRole::kParameter) continue;
-      if (state_.scalar.parameter_granules.size() <= buffer.index) {
-        state_.scalar.parameter_granules.resize(buffer.index + 1);
-      }
-      state_.scalar.parameter_granules[buffer.index] = static_cast<std::uint32_t>(buffer.granule);
     }
     for (std::uint32_t k = 0; check_names && k < program.kernels.size(); ++k) {
       checks_.emplace_back(program.kernels[k], k);

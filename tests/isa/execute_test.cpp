@@ -633,11 +633,12 @@ TEST(Execute, UnitsThatTheCoreDoesNotHaveAreFaults) {
 
 TEST(Execute, ParametersHaveTheirAddresses) {
   BundleRunner core;
-  core.state.scalar.parameter_granules = {7, 9};
+  core.state.scalar.parameter_addresses = {{0, 7}, {1, 9}, {0x80000000, 11}};
   core.run("{ %s1 = scalar_parameter_address 1 }");
   EXPECT_EQ(core.state.scalar.s[1], 9u);
-  EXPECT_EQ(core.fault("{ %s1 = scalar_parameter_address 2 }"),
-            "%s1 = scalar_parameter_address 2: expected a parameter below 2, found 2");
+  EXPECT_EQ(
+      core.fault("{ %s1 = scalar_parameter_address 2 }"),
+      "%s1 = scalar_parameter_address 2: expected the number of one of 3 parameters, found 2");
 }
 
 TEST(Execute, ControlIsReportedOnTheStateBeforeTheBundle) {

@@ -39,6 +39,26 @@ TEST(Faults, ScalarLoadsAreInterlocked) {
             "");
 }
 
+/// The memory that it takes is watched by the fuzzer of the assembler (found/assembler).
+TEST(Faults, AParameterMayHaveAnyNumber) {
+  const auto program = [](std::uint64_t granule) {
+    isa::Program program = program_of(
+        "kernel top\n{ %s1 = scalar_parameter_address -2147483648 }{ sst [smem:%s1] 1 }");
+    isa::Buffer buffer;
+    buffer.role = isa::BufferRole::kParameter;
+    buffer.index = 0x80000000;
+    buffer.granule = granule;
+    buffer.bytes = buffer.unpadded_bytes = 1024;
+    program.buffers.push_back(buffer);
+    return program;
+  };
+  for (const RunOptions& options : {test::on_core(0), with_values()}) {
+    EXPECT_EQ(fault_of(program(5), options), "");
+    EXPECT_NE(fault_of(program(99999), options).find("99999"), std::string::npos)
+        << fault_of(program(99999), options);
+  }
+}
+
 /// What a guard of the vector unit asks is computed for it alone.
 TEST(Faults, AGuardDecidesWhetherAPushFillsItsQueue) {
   const auto program = [](int left) {
