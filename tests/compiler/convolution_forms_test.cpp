@@ -686,6 +686,33 @@ ENTRY main {
   check_hlo(text("1,3"));
 }
 
+/// A line is an image of one row to the kernel, and what its gradient reverses is read backwards,
+/// too.
+TEST(ConvolutionForms, AKernelReversedAlongALineIsReadBackwards) {
+  const auto text = [](const std::string& dimensions) {
+    return R"(HloModule backwards
+ENTRY main {
+  g = f32[4,16,24] parameter(0)
+  w = f32[5,40,24] parameter(1)
+  r = f32[5,40,24] reverse(w), dimensions={)" +
+           dimensions + R"(}
+  ROOT dx = f32[4,16,40] convolution(g, r), window={size=5 pad=2_2}, dim_labels=b0f_0oi->b0f
+}
+)";
+  };
+  for (const std::string dimensions : {"0", "0,1"}) {
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text(dimensions));
+    compiler::rewrite_convolutions(module, {});
+    hlo::verify(module);
+    bool reverses = false;
+    for (const hlo::HloInstruction& instruction : module.entry_computation().instructions) {
+      reverses = reverses || instruction.opcode == hlo::HloOpcode::kReverse;
+    }
+    EXPECT_EQ(reverses, dimensions != "0");
+    check_hlo(text(dimensions));
+  }
+}
+
 /// The first layer of an image network and the gradient of its kernel: with three features in the
 /// lanes the four pixels of a stride of two become features. A hundred fill the lanes already.
 TEST(ConvolutionForms, StridesOfFewFeaturesBecomeFeatures) {

@@ -858,6 +858,24 @@ TEST(HbmPlan, NewWeightsTakeThePlaceOfTheOldOnes) {
   }
 }
 
+/// The gradient of a line's kernel is that of an image's, and so is what is made of it; the bytes
+/// are the weight's.
+TEST(HbmPlan, AWeightOfAnotherShapeTakesThePlaceOfTheOldOne) {
+  const Module module = hlo::read_hlo_text(
+      "test.hlo", R"(HloModule line, input_output_alias={ {}: (2, {}, may-alias) }
+ENTRY main {
+  x = f32[8,32,128] parameter(0)
+  g = f32[8,32,128] parameter(1)
+  w = f32[5,128,128] parameter(2)
+  dw = f32[5,128,128] convolution(x, g), window={size=32 pad=2_2}, dim_labels=f0b_i0o->0bf
+  ROOT new = f32[5,128,128] subtract(w, dw)
+}
+)");
+  const compiler::ScheduledModule scheduled = compiler::schedule(module, v3(), nullptr);
+  EXPECT_EQ(count(scheduled.module, HloOpcode::kCopy), 0U);
+  check_plan(scheduled.module, scheduled.plan, "line");
+}
+
 TEST(HbmPlan, ParametersThatChangePlacesAreCopied) {
   GraphBuilder graph("swap");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 128}));

@@ -71,19 +71,24 @@ class ConvolutionForms {
   /// A window that a reverse writes backwards in space is read backwards instead, where a kernel
   /// does: gradients of images reverse their kernels.
   void read_backwards(Id id) {
-    HloInstruction convolution = module_.entry_computation().at(id);
+    std::optional<HloInstruction> direct = backwards(module_.entry_computation().at(id));
+    if (direct && has_kernel(*direct)) module_.entry_computation().at(id) = *std::move(direct);
+  }
+
+  /// The convolution without the reverse of its window, if there is one in space alone.
+  std::optional<HloInstruction> backwards(HloInstruction convolution) const {
     const HloInstruction& window = module_.entry_computation().at(convolution.operands[1]);
-    if (window.opcode != HloOpcode::kReverse) return;
+    if (window.opcode != HloOpcode::kReverse) return std::nullopt;
     for (std::int64_t d : window.dimensions) {
       const std::vector<std::int64_t>& spatial = convolution.convolution->kernel_spatial;
       const auto found = std::find(spatial.begin(), spatial.end(), d);
-      if (found == spatial.end()) return;
+      if (found == spatial.end()) return std::nullopt;
       bool& reversal =
           convolution.window[static_cast<std::size_t>(found - spatial.begin())].reversal;
       reversal = !reversal;
     }
     convolution.operands[1] = window.operands[0];
-    if (has_kernel(convolution)) module_.entry_computation().at(id) = std::move(convolution);
+    return convolution;
   }
 
   bool is_general(const HloInstruction& convolution) const {
@@ -218,12 +223,20 @@ class ConvolutionForms {
   /// take whole rows, and as many of them as fit. Gradients of kernels sum over a row at a time.
   template <typename Else>
   Id emit_line(HloInstruction convolution, const Else& otherwise) {
+    if (const std::optional<HloInstruction> direct = backwards(convolution)) {
+      if (const std::optional<Id> value = emit_line_as_image(*direct, false)) return *value;
+    }
     const bool is_gradient = is_gradient_of_line(convolution) && !has_groups(convolution) &&
                              !convolution.window[0].reversal &&
                              copies_of(convolution, 0) >= kFewestResults;
     if (is_gradient) {
       for (Id& operand : convolution.operands) operand = edit_.convert(operand, ElementType::kBf16);
     }
+    const std::optional<Id> value = emit_line_as_image(convolution, is_gradient);
+    return value ? *value : otherwise();
+  }
+
+  std::optional<Id> emit_line_as_image(const HloInstruction& convolution, bool is_gradient) {
     for (std::size_t index = 0; index < (has_large_window(convolution) ? 1 : 2); ++index) {
       bool fits = true;
       const Id value =
@@ -235,7 +248,7 @@ class ConvolutionForms {
           });
       if (fits) return value;
     }
-    return otherwise();
+    return std::nullopt;
   }
 
   /// The gradient of a kernel over a line, an image of one row, in the fewest rows that a kernel

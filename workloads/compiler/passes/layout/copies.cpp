@@ -73,17 +73,18 @@ std::vector<std::vector<InstructionId>> readers_of_storages(const Computation& e
   return readers;
 }
 
-/// True when the storage can be the parameter's memory: it is a kernel's result of the same shape,
-/// written when the parameter has been read for the last time, or over it in place.
-bool fits_parameter(const hlo::Module& module, const StorageMap& map, std::size_t index,
+/// True when the value's storage can be the parameter's memory: a kernel's whole result, whose
+/// bytes lie as the parameter's whatever shape the kernel gives them, written when the parameter
+/// has been read for the last time, or over it in place.
+bool fits_parameter(const hlo::Module& module, const StorageMap& map, InstructionId value,
                     InstructionId parameter) {
   const Computation& entry = module.entry_computation();
-  const Storage& storage = map.at(index);
+  const Storage& storage = map.at(map.of(value)[0]);
   const Storage& place = map.at(map.of(parameter)[0]);
+  const hlo::Shape& shape = entry.at(value).shape;
   if (storage.kind != Storage::Kind::kResult || storage.all_reduce >= 0) return false;
-  if (!same_extent(storage.shape, place.shape) || !(storage.shape.layout == place.shape.layout)) {
-    return false;
-  }
+  if (!same_extent(shape, place.shape) || !(shape.layout == place.shape.layout)) return false;
+  if (granules(storage.shape) != granules(place.shape)) return false;
   if (place.all_reduce >= 0 || place.last_use > storage.definer) return false;
   if (place.last_use < storage.definer) return true;
   const HloInstruction& writer = entry.at(storage.definer);
@@ -312,7 +313,7 @@ void CopyInsertion::copy_results_last() {
   for (const Place& place : places_of(module_)) {
     const std::size_t storage = map.of(results[place.result])[0];
     if (storage == map.of(place.parameter)[0]) continue;
-    const bool fits = fits_parameter(module_, map, storage, place.parameter);
+    const bool fits = fits_parameter(module_, map, results[place.result], place.parameter);
     if (fits && taken.insert(storage).second) continue;
     replace_result(place.result, append(entry_, copy_of(entry_.at(results[place.result]))));
     changed = true;
@@ -332,7 +333,7 @@ std::vector<ResultInParameter> results_in_parameters(const hlo::Module& module) 
   for (const Place& place : places_of(module)) {
     const std::size_t storage = map.of(results.at(place.result))[0];
     if (storage == map.of(place.parameter)[0]) continue;
-    TPU_CHECK(fits_parameter(module, map, storage, place.parameter),
+    TPU_CHECK(fits_parameter(module, map, results.at(place.result), place.parameter),
               entry.at(place.parameter).name << " is read after its new value is written");
     placed.push_back({storage, place.parameter_number});
   }
