@@ -512,8 +512,8 @@ void SystolicCells::step_groups(std::uint32_t level, std::uint32_t t, const Run&
   const std::uint32_t row = level * shape_.sum_cells;
   if (run.block.clears) {
     for (std::uint32_t r = row; r < row + shape_.sum_cells; ++r) {
-      std::fill(loading(r, groups.first * shape_.operand_cells),
-                loading(r, groups.end * shape_.operand_cells), std::uint16_t{0});
+      std::fill_n(loading(r, groups.first * shape_.operand_cells),
+                  (groups.end - groups.first) * shape_.operand_cells, std::uint16_t{0});
     }
   }
   if (run.block.step == Step::kPlain) {
