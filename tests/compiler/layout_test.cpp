@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "tests/compiler/hlo_check.h"
 #include "tests/compiler/run_compiled.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
@@ -317,6 +318,50 @@ ENTRY main {
   compiler::assign_layouts(without_part);
   EXPECT_NE(lanes(module), 0);
   EXPECT_EQ(lanes(without_part), 0);
+}
+
+/// Six features of two examples fill 12 of the 1024 elements of a tile as convolutions have them. A
+/// loss of sines and sums over the pixels has them lie otherwise and copies what it reads and
+/// makes; what is short stays in the kernels of the convolutions.
+TEST(LayoutSearch, LongExpressionsOverFewFeaturesLeaveTheOrderOfTheirConvolutions) {
+  const auto text = [](const std::string& expression) {
+    return R"(HloModule loss
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[2,32,32,16] parameter(0)
+  w = f32[3,3,16,6] parameter(1)
+  t = f32[2,32,32,6] parameter(2)
+  y = f32[2,32,32,6] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  d = f32[2,32,32,6] subtract(y, t)
+  s = f32[2,32,32,6] )" +
+           expression + R"((d)
+  zero = f32[] constant(0)
+  sum = f32[] reduce(s, zero), dimensions={0,1,2,3}, to_apply=add
+  dx = f32[2,32,32,16] convolution(s, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01oi->b01f
+  ROOT r = (f32[], f32[2,32,32,16]) tuple(sum, dx)
+}
+)";
+  };
+  for (const std::string expression : {"sine", "negate"}) {
+    Module module = hlo::read_hlo_text("test.hlo", text(expression));
+    compiler::assign_layouts(module);
+    std::size_t copies = 0, granules = 0;
+    for (const HloInstruction& instruction : module.entry_computation().instructions) {
+      EXPECT_NE(instruction.opcode, HloOpcode::kReshape);
+      copies += instruction.opcode == HloOpcode::kCopy ? 1 : 0;
+      if (instruction.name == "s") granules = compiler::granules(instruction.shape);
+    }
+    EXPECT_EQ(copies, expression == "sine" ? 2U : 0U);
+    EXPECT_EQ(granules, expression == "sine" ? 2U * 6 * 4 * 4 : 32U * 32 * 4);
+    // Sines that differ in their last bit are rounded to other neighbours for the product.
+    HloCheck check;
+    check.tolerance = 1e-3;
+    check_hlo(text(expression), check);
+  }
 }
 
 /// Two choices of a place out of 320 for each of 1024 tokens and 8 experts, as a mixture of experts

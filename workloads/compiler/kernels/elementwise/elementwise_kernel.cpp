@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 
 #include <algorithm>
+#include <set>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
@@ -529,7 +530,12 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     finish_sums(level, rows);
   } else if (sums_at(level) > 0 || works_by_rows(level)) {
     // Row by row: only the sums and values of one row are under way.
-    for (const Place& row : rows) {
+    const std::vector<int> turned = turned_inputs(level);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (std::size_t k = i == 0 ? 0 : i + kRowsTurnedAhead; k <= i + kRowsTurnedAhead; ++k) {
+        if (k < rows.size()) turn_inputs(turned, rows[k]);
+      }
+      const Place& row = rows[i];
       clear_sums(level, {row}, false);
       for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
         emit_tile(level, {row}, {{}, tile}, static_cast<int>(tile));
@@ -542,6 +548,44 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     }
   }
   write_rows(level, rows);
+}
+
+/// Streams that come turned in their lanes, of which this pass makes something.
+std::vector<int> ElementwiseKernel::turned_inputs(int level) const {
+  std::vector<int> work;
+  for (const Reduction& reduction : plan_.reductions) {
+    if (reduction.level != level) continue;
+    work.push_back(graph_.node(reduction.node).operands.front());
+  }
+  if (level == plan_.last_level) {
+    for (const Output& output : plan_.outputs) {
+      if (output.kind == OutputKind::kStream) work.push_back(output.node);
+    }
+  }
+  std::set<int> seen(work.begin(), work.end());
+  while (!work.empty()) {
+    const int node = work.back();
+    work.pop_back();
+    if (plan_.reduction_of(node) >= 0) continue;
+    for (int operand : graph_.node(node).operands) {
+      if (seen.insert(operand).second) work.push_back(operand);
+    }
+  }
+  std::vector<int> turned;
+  for (const Input& input : plan_.inputs) {
+    if (input.part.lanes > 0 && seen.count(input.node) != 0) turned.push_back(input.node);
+  }
+  return turned;
+}
+
+/// Results of the XLU come in the order in which it was asked: what is turned before the sums of
+/// the rows above does not wait for them.
+void ElementwiseKernel::turn_inputs(const std::vector<int>& nodes, const Place& row) {
+  for (int node : nodes) {
+    for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+      emitter_.value(node, at_lane_tile(row, {{}, tile}, static_cast<int>(tile)));
+    }
+  }
 }
 
 /// The last pass goes row by row where rows have values of their own and are not added to others.
@@ -615,21 +659,24 @@ void ElementwiseKernel::loop_over_lane_tiles(int level, const std::vector<Place>
   }
 }
 
+Place ElementwiseKernel::at_lane_tile(Place place, Index lane_tile, int lane_key) const {
+  if (!space_.linear && !plan_.flat) {
+    place.digits[static_cast<std::size_t>(space_.lane_axis())] = lane_tile;
+  }
+  place.lane_key = lane_key;
+  if (lane_tile.is_constant()) {
+    place.rows32.offset += 8 * lane_tile.offset;
+    place.rows16.offset += 4 * lane_tile.offset;
+  }
+  return place;
+}
+
 /// One lane tile of each row tile of a group. A constant lane tile also moves the places; a counted
 /// one has moved them.
 void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Index lane_tile,
                                   int lane_key) {
-  std::vector<Place> places = rows;
-  for (Place& place : places) {
-    if (!space_.linear && !plan_.flat) {
-      place.digits[static_cast<std::size_t>(space_.lane_axis())] = lane_tile;
-    }
-    place.lane_key = lane_key;
-    if (lane_tile.is_constant()) {
-      place.rows32.offset += 8 * lane_tile.offset;
-      place.rows16.offset += 4 * lane_tile.offset;
-    }
-  }
+  std::vector<Place> places;
+  for (const Place& row : rows) places.push_back(at_lane_tile(row, lane_tile, lane_key));
   std::size_t sum = 0;
   for (const Reduction& reduction : plan_.reductions) {
     if (!reduction.along_lanes || reduction.level != level) continue;

@@ -84,6 +84,11 @@ class ElementwiseKernel {
   std::int64_t sums_at(int level) const;  ///< Reductions along lanes of the pass.
   void clear_sums(int level, const std::vector<Place>& rows, bool is_looped);
   void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
+  /// Rows whose turned streams are under way before the sums of the one at hand.
+  static constexpr std::size_t kRowsTurnedAhead = 4;
+  std::vector<int> turned_inputs(int level) const;
+  void turn_inputs(const std::vector<int>& nodes, const Place& row);
+  Place at_lane_tile(Place place, Index lane_tile, int lane_key) const;
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
   void finish_sums(int level, const std::vector<Place>& rows);
   void finish_columns(int level, std::int64_t row_tiles);

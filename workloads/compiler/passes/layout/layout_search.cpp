@@ -139,39 +139,15 @@ InstructionId LayoutSearch::representative(InstructionId id) {
   return id;
 }
 
-/// Operations through which orders are chosen; what others read or make is row-major.
-bool has_choice(HloOpcode opcode) {
-  switch (opcode) {
-    case HloOpcode::kParameter:
-    case HloOpcode::kConstant:
-    case HloOpcode::kReshape:
-    case HloOpcode::kTranspose:
-    case HloOpcode::kDot:
-    case HloOpcode::kReduce:
-    case HloOpcode::kBroadcast:
-    case HloOpcode::kIota:
-    case HloOpcode::kCopy:
-    case HloOpcode::kSlice:
-    case HloOpcode::kPad:
-    case HloOpcode::kReverse:
-    case HloOpcode::kConcatenate:
-    case HloOpcode::kDynamicSlice:
-    case HloOpcode::kDynamicUpdateSlice:
-      return true;
-    default:
-      return hlo::is_elementwise(opcode);
-  }
-}
-
 bool LayoutSearch::is_stuck(InstructionId id) const {
-  if (!has_choice(at(id).opcode)) return true;
+  if (!chooses_order(at(id).opcode)) return true;
   const bool is_result = id == computation_.root;
   if (!is_entry_ && (is_result || at(id).opcode == HloOpcode::kParameter)) return true;
   const auto& readers = users_[static_cast<std::size_t>(id)];
   return std::any_of(readers.begin(), readers.end(), [&](InstructionId user) {
     const bool is_root_tuple = user == computation_.root && at(user).opcode == HloOpcode::kTuple;
     if (is_root_tuple) return !is_entry_;
-    return shape(user).is_tuple() || !has_choice(at(user).opcode);
+    return shape(user).is_tuple() || !chooses_order(at(user).opcode);
   });
 }
 
@@ -731,6 +707,29 @@ bool LayoutSearch::improve(int g) {
 }
 
 }  // namespace
+
+bool chooses_order(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kParameter:
+    case HloOpcode::kConstant:
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+    case HloOpcode::kDot:
+    case HloOpcode::kReduce:
+    case HloOpcode::kBroadcast:
+    case HloOpcode::kIota:
+    case HloOpcode::kCopy:
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kReverse:
+    case HloOpcode::kConcatenate:
+    case HloOpcode::kDynamicSlice:
+    case HloOpcode::kDynamicUpdateSlice:
+      return true;
+    default:
+      return hlo::is_elementwise(opcode);
+  }
+}
 
 std::vector<InstructionId> operands_in_step(const Computation& computation,
                                             const HloInstruction& instruction) {

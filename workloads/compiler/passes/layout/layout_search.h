@@ -8,6 +8,10 @@
 
 namespace tpu::compiler {
 
+/// Operations through which orders are chosen; what others read or make is row-major, or as
+/// convolutions and windows ask.
+bool chooses_order(hlo::HloOpcode opcode);
+
 /// Operands that lie in the same order as the result: those of the result's rank whose elements are
 /// neither permuted nor mixed.
 std::vector<hlo::InstructionId> operands_in_step(const hlo::Computation& computation,

@@ -16,6 +16,7 @@
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 #include "workloads/compiler/passes/layout/convolution_sides.h"
 #include "workloads/compiler/passes/layout/layout_search.h"
+#include "workloads/compiler/passes/layout/padded_images.h"
 #include "workloads/compiler/passes/scheduled_module.h"
 
 namespace tpu::compiler {
@@ -64,7 +65,8 @@ class LayoutAssignment {
         sides_(computation, kernels),
         orders_(computation.instructions.size()) {}
 
-  void run(const std::vector<hlo::Alias>& aliases, const std::vector<Order>& asked) {
+  void run(const std::vector<hlo::Alias>& aliases, const std::vector<Order>& asked,
+           const std::vector<InstructionId>& parted) {
     seed_convolutions();
     seed_blocks();
     spread();
@@ -83,6 +85,7 @@ class LayoutAssignment {
     make_steps_fit();
     make_rows_fit();
     make_results_agree(aliases);
+    join_parted_images(computation_, parted);
     tidy(computation_);
   }
 
@@ -486,9 +489,12 @@ void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels,
                     const std::vector<DimensionOrder>& asked) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
+    const std::vector<hlo::InstructionId> parted =
+        is_entry ? part_padded_images(module.computations[i], asked, kernels.target())
+                 : std::vector<hlo::InstructionId>{};
     LayoutAssignment(module, module.computations[i], is_entry, kernels)
         .run(is_entry ? module.aliases : std::vector<hlo::Alias>{},
-             is_entry ? asked : std::vector<DimensionOrder>{});
+             is_entry ? asked : std::vector<DimensionOrder>{}, parted);
   }
 }
 

@@ -1,0 +1,230 @@
+#include "workloads/compiler/passes/layout/padded_images.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layout/convolution_layouts.h"
+#include "workloads/compiler/passes/layout/layout_search.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+using hlo::Shape;
+
+namespace {
+
+/// Padded bytes in the better order of convolutions, over those in the best order: less than this
+/// many times, copies between two orders cost what they spare.
+constexpr double kPaddingToLeave = 8;
+/// Cycles of the vector unit for a tile that no kernel hides behind its products or the HBM.
+constexpr double kLongExpression = 8;
+
+/// Bytes in the better order of convolutions and in the best of all.
+struct PaddedBytes {
+  double in_convolution = 0, best = 0;
+};
+
+PaddedBytes padded_bytes_of(const Shape& shape, const ImageRoles& roles) {
+  const double in_rows = padded_bytes(shape, std::max(roles.batch, roles.features),
+                                      std::min(roles.batch, roles.features));
+  PaddedBytes bytes;
+  bytes.in_convolution = std::min(in_rows, padded_bytes(shape, roles.batch, roles.features));
+  bytes.best = bytes.in_convolution;
+  for (std::int64_t lanes = 0; lanes < shape.rank(); ++lanes) {
+    for (std::int64_t rows = 0; rows < shape.rank(); ++rows) {
+      if (rows != lanes) bytes.best = std::min(bytes.best, padded_bytes(shape, lanes, rows));
+    }
+  }
+  return bytes;
+}
+
+bool is_padded(const Shape& shape, const ImageRoles& roles) {
+  if (shape.rank() != 4 || shape.element_count() == 0) return false;
+  const PaddedBytes bytes = padded_bytes_of(shape, roles);
+  return bytes.in_convolution >= kPaddingToLeave * bytes.best;
+}
+
+class PaddedImages {
+ public:
+  PaddedImages(Computation& computation, const std::vector<DimensionOrder>& asked,
+               const Target& target)
+      : computation_(computation),
+        asked_(asked),
+        bytes_per_cycle_(target.hbm_bytes_per_cycle),
+        users_(users_of(computation)) {}
+
+  std::vector<InstructionId> part() {
+    find_images();
+    std::vector<InstructionId> reshapes;
+    for (const auto& [image, roles] : images_) {
+      const bool is_result = computation_.at(image).opcode == HloOpcode::kConvolution;
+      std::vector<InstructionId> behind;  // Users on the other side of the reshape.
+      for (InstructionId user : users_[static_cast<std::size_t>(image)]) {
+        const HloInstruction& instruction = computation_.at(user);
+        const bool is_expression = hlo::is_elementwise(instruction.opcode);
+        if (is_result ? is_expression && is_free(user)
+                      : instruction.opcode == HloOpcode::kConvolution && is_free(image)) {
+          behind.push_back(user);
+        }
+      }
+      if (!behind.empty()) reshapes.push_back(put_reshape(image, behind));
+    }
+    return reshapes;
+  }
+
+ private:
+  const std::vector<InstructionId>& users(InstructionId id) const {
+    return users_[static_cast<std::size_t>(id)];
+  }
+
+  void find_images() {
+    for (const HloInstruction& instruction : computation_.instructions) {
+      if (instruction.opcode != HloOpcode::kConvolution) continue;
+      for (const ConvolutionImage& image : images_of(instruction)) {
+        if (!is_padded(computation_.at(image.id).shape, image.roles)) continue;
+        images_.emplace(image.id, image.roles);
+      }
+    }
+  }
+
+  /// Whether the array, with all that lies as it does without convolutions between, may lie in any
+  /// order once reshapes stand in front of the convolutions that read it.
+  bool is_free(InstructionId id) {
+    const auto known = is_free_.find(id);
+    if (known != is_free_.end()) return known->second;
+    std::set<InstructionId> alike{id};
+    std::vector<InstructionId> work{id};
+    std::set<InstructionId> ends;  // What copies would move.
+    bool free = true;
+    double spared = 0;
+    const ImageRoles roles = roles_near(id);
+    const auto add = [&](InstructionId next) {
+      if (computation_.at(next).opcode == HloOpcode::kConvolution) {
+        // Its result is on the other side of a reshape of its own.
+        free = free && images_.count(next) != 0;
+        ends.insert(next);
+      } else if (alike.insert(next).second) {
+        work.push_back(next);
+      }
+    };
+    while (!work.empty()) {
+      const InstructionId next = work.back();
+      work.pop_back();
+      const HloInstruction& instruction = computation_.at(next);
+      const auto decided = is_free_.find(next);
+      free = free && may_lie_anyhow(instruction) && (decided == is_free_.end() || decided->second);
+      if (!free) break;
+      if (images_.count(next) != 0) ends.insert(next);
+      spared += spared_cycles(instruction, roles);
+      for (InstructionId operand : operands_in_step(computation_, instruction)) add(operand);
+      for (InstructionId user : users(next)) {
+        const std::vector<InstructionId> same =
+            operands_in_step(computation_, computation_.at(user));
+        if (std::find(same.begin(), same.end(), next) != same.end()) add(user);
+      }
+    }
+    double copies = 0;
+    for (InstructionId end : ends) {
+      const Shape& shape = computation_.at(end).shape;
+      copies += kKernelCycles + 2 * padded_bytes_of(shape, roles).in_convolution / bytes_per_cycle_;
+    }
+    free = free && spared > copies;
+    for (InstructionId each : alike) is_free_[each] = free;
+    return free;
+  }
+
+  ImageRoles roles_near(InstructionId id) const {
+    const auto image = images_.find(id);
+    if (image != images_.end()) return image->second;
+    for (InstructionId operand : computation_.at(id).operands) {
+      const auto of = images_.find(operand);
+      if (of != images_.end()) return of->second;
+    }
+    return {0, 3};
+  }
+
+  /// What padding costs where no convolution's kernel does the work besides: parameters that are
+  /// read, sums, long expressions.
+  double spared_cycles(const HloInstruction& instruction, const ImageRoles& roles) const {
+    if (instruction.shape.rank() != 4) return 0;
+    const PaddedBytes bytes = padded_bytes_of(instruction.shape, roles);
+    const double padding = bytes.in_convolution - bytes.best;
+    double passes = instruction.opcode == HloOpcode::kParameter ? 1 : 0;
+    for (InstructionId user : users(instruction.id)) {
+      passes += computation_.at(user).opcode == HloOpcode::kReduce ? 1 : 0;
+    }
+    const double work = vector_cycles(instruction.opcode);
+    const double tiles = padding / (1024.0 * hlo::byte_size(instruction.shape.type));
+    return passes * padding / bytes_per_cycle_ + (work < kLongExpression ? 0 : work * tiles);
+  }
+
+  bool may_lie_anyhow(const HloInstruction& instruction) const {
+    const auto i = static_cast<std::size_t>(instruction.id);
+    if (i < asked_.size() && !asked_[i].empty()) return false;
+    if (!chooses_order(instruction.opcode)) return false;
+    return std::all_of(users(instruction.id).begin(), users(instruction.id).end(),
+                       [&](InstructionId user) {
+                         const HloOpcode opcode = computation_.at(user).opcode;
+                         if (opcode == HloOpcode::kConvolution)
+                           return images_.count(instruction.id) != 0;
+                         return chooses_order(opcode) || user == computation_.root;
+                       });
+  }
+
+  InstructionId put_reshape(InstructionId image, const std::vector<InstructionId>& behind) {
+    HloInstruction reshape;
+    reshape.opcode = HloOpcode::kReshape;
+    reshape.name = computation_.at(image).name + ".parted";
+    reshape.shape = computation_.at(image).shape;
+    reshape.metadata = computation_.at(image).metadata;
+    reshape.operands = {image};
+    const InstructionId id = append(computation_, std::move(reshape));
+    for (InstructionId user : behind) {
+      std::vector<InstructionId>& operands = computation_.at(user).operands;
+      std::replace(operands.begin(), operands.end(), image, id);
+    }
+    return id;
+  }
+
+  Computation& computation_;
+  const std::vector<DimensionOrder>& asked_;
+  double bytes_per_cycle_;
+  std::vector<std::vector<InstructionId>> users_;
+  std::map<InstructionId, ImageRoles> images_;  ///< Those that are mostly padding.
+  std::map<InstructionId, bool> is_free_;
+};
+
+}  // namespace
+
+std::vector<InstructionId> part_padded_images(Computation& computation,
+                                              const std::vector<DimensionOrder>& asked,
+                                              const Target& target) {
+  return PaddedImages(computation, asked, target).part();
+}
+
+void join_parted_images(Computation& computation, const std::vector<InstructionId>& reshapes) {
+  std::map<InstructionId, InstructionId> same;
+  for (InstructionId id : reshapes) {
+    HloInstruction& reshape = computation.at(id);
+    if (computation.at(reshape.operands[0]).shape.layout == reshape.shape.layout) {
+      same[id] = reshape.operands[0];
+    } else {
+      reshape.opcode = HloOpcode::kCopy;
+    }
+  }
+  for (HloInstruction& instruction : computation.instructions) {
+    for (InstructionId& operand : instruction.operands) {
+      for (auto found = same.find(operand); found != same.end(); found = same.find(operand)) {
+        operand = found->second;
+      }
+    }
+  }
+}
+
+}  // namespace tpu::compiler
