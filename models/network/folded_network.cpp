@@ -90,7 +90,8 @@ void FoldedNetwork::send_locally(const IciMessage& message, std::uint32_t of_cla
   require_alike("the path inside a chip", of_class, ends);
   const std::uint64_t order = order_++;
   if (message.dma != nullptr) {
-    events_[ends[0]].push_back({true, of_class, message, 0, order, {}});
+    events_[ends[0]].push_back(
+        {true, of_class, message, classes_.members(of_class).front(), order, {}});
   }
   arrive(message, of_class, order, ends[0] + local_cycles_);
 }
@@ -242,7 +243,12 @@ void FoldedNetwork::go_on(Flight& flight, const std::vector<Hop>& hops) {
   check("the end on a link", [](const Hop& hop) { return hop.end; });
   check("the tail behind a link", [](const Hop& hop) { return hop.tail; });
   if (flight.is_first_hop && flight.message.dma != nullptr) {
-    events_[hops[0].end].push_back({true, flight.of_class, flight.message, 0, flight.order, {}});
+    events_[hops[0].end].push_back({true,
+                                    flight.of_class,
+                                    flight.message,
+                                    classes_.members(flight.of_class).front(),
+                                    flight.order,
+                                    {}});
   }
   flight.is_first_hop = false;
   if (hops[0].last) {

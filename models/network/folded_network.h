@@ -45,7 +45,8 @@ class FoldedNetwork {
     bool left = false;
     std::uint32_t of_class = 0;
     IciMessage message;
-    std::uint32_t from = 0;  ///< Number of the core whose message the representative gets.
+    /// Number of the core whose message it is: of the one that left, the representative's.
+    std::uint32_t from = 0;
     std::uint64_t order = 0;
     /// Who sent to each member, with equal cycles of arrival; for messages that write HBM.
     std::vector<std::uint32_t> sources;

@@ -366,6 +366,21 @@ TEST(Execute, LoadsAndStoresFollowStrideAndSublaneMask) {
   EXPECT_FALSE(core.state.vmem.is_written(102));
 }
 
+/// Of each 64 lanes, which a store takes at once where all are selected.
+TEST(Execute, AMaskedStoreLeavesTheOneLaneThatIsOutside) {
+  for (const int outside : {0, 1, 63, 64, 127}) {
+    BundleRunner core;
+    core.run("{ %v1 = vlaneseq }{ %v2 = vand.u32 %v1, 127 }{ %vm1 = vcmp.ne.s32.totalorder %v2, " +
+             std::to_string(outside) + " }{ vst [vmem:$0] -7 }{ vst.msk [vmem:$0] %vm1, %v2 }" +
+             "{ %v3 = vld [vmem:$0] }");
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto expected = static_cast<std::uint32_t>(lane == outside ? -7 : lane);
+      EXPECT_EQ(core.element(3, 0, lane), expected) << lane << ", " << outside;
+      EXPECT_EQ(core.element(3, 7, lane), expected) << lane << ", " << outside;
+    }
+  }
+}
+
 TEST(Execute, MaskedStoresTouchSelectedElementsOnly) {
   BundleRunner core;
   core.run(

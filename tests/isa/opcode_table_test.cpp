@@ -81,6 +81,12 @@ TEST(OpcodeTable, MxuAndXluTakeAPushEveryEightCycles) {
   EXPECT_EQ(issue_interval(Opcode::kVtanhF32), 1u);
 }
 
+/// They move no rows: what is loaded takes its place, a pattern is set.
+TEST(OpcodeTable, ASwapOfWeightsAndAPatternKeepNothingBusy) {
+  EXPECT_EQ(issue_interval(Opcode::kVdwg), 1u);
+  EXPECT_EQ(issue_interval(Opcode::kVsetPatternPermute), 1u);
+}
+
 TEST(OpcodeTable, V2HasOneMxuAndNoFusedSwap) {
   EXPECT_TRUE(generation_has("v3", Opcode::kVmatmul, 1));
   EXPECT_FALSE(generation_has("v2", Opcode::kVmatmul, 1));

@@ -75,7 +75,7 @@ TEST(PackedRows, AMaskOfSingleRowsSelectsHalvesOfWords) {
       "{ %v1 = vmov 0x11112222 ;; %vm1 = vsmask.f32 327685 }{ %v2 = vsel %vm1, %v1, 0x33334444 }"
       "{ %v3 = vmov 65535 }{ %vm2 = vsmask.f32 %v3 }{ %v4 = vsel %vm2, %v1, 0 }"
       "{ %vm3 = vmand %vm1, %vm2 }{ %v5 = vsel %vm3, %v1, 0 }{ %vm4 = vmmov %vm1 }"
-      "{ %v6 = vsel %vm4, %v1, 0 }");
+      "{ %v6 = vsel %vm4, %v1, 0 }{ %vm5 = vmor %vm2, %vm1 }{ %v7 = vsel %vm5, %v1, 0 }");
   EXPECT_EQ(core.element(2, 1, 127), 0x11112222u);
   EXPECT_EQ(core.element(2, 2, 127), 0x33332222u);
   EXPECT_EQ(core.element(2, 3, 0), 0x33334444u);
@@ -83,6 +83,8 @@ TEST(PackedRows, AMaskOfSingleRowsSelectsHalvesOfWords) {
   EXPECT_EQ(core.element(5, 2, 9), 0x2222u);
   EXPECT_EQ(core.element(5, 3, 9), 0u);
   EXPECT_EQ(core.element(6, 2, 9), 0x2222u);
+  EXPECT_EQ(core.element(7, 1, 9), 0x11112222u);
+  EXPECT_EQ(core.element(7, 2, 9), 0x2222u);
   EXPECT_NE(core.fault("{ vst.msk [vmem:$0] %vm1, %v1 }").find("one of single rows"),
             std::string::npos);
   // A mask of words takes its place.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <sstream>
 
 #include "isa/generation.h"
@@ -34,6 +35,20 @@ std::string error_of(const std::string& text) {
 }
 
 const std::string kKernels = "kernel top\n  { inlined_call site = 1 }\nkernel \"a b\"\n  {  }\n";
+
+/// The code asks for parameters by their numbers, which other buffers have, too.
+TEST(Program, OnlyParametersHaveAddressesThatTheCodeAsksFor) {
+  Program program;
+  for (const BufferRole role :
+       {BufferRole::kConstant, BufferRole::kParameter, BufferRole::kOutput}) {
+    Buffer buffer;
+    buffer.role = role;
+    buffer.index = 3;
+    buffer.granule = 10 * (program.buffers.size() + 1);
+    program.buffers.push_back(buffer);
+  }
+  EXPECT_EQ(program.parameter_addresses(), (std::map<std::uint32_t, std::uint32_t>{{3, 20}}));
+}
 
 TEST(ProgramText, HoldsWhatAProgramStartsWith) {
   const Program program = assembled(R"(

@@ -372,6 +372,61 @@ TEST(FoldedNetwork, OneEventForAllMembers) {
   EXPECT_EQ(events[0].from, 6u);
 }
 
+/// What a core sends within its chip has left it when its last byte is on the local path, whether
+/// or not it stands for others.
+TEST(FoldedNetwork, WhatStaysOnItsChipLeavesBehindItsLastByte) {
+  KnownDestinations known(2);
+  const MachineParams params = slice(4, 1, true, false);
+  RemoteDma* const dma = reinterpret_cast<RemoteDma*>(&known);  // Handed on, not looked at.
+  const auto left = [&](const CoreClasses& classes, std::vector<std::uint32_t> to) {
+    FoldedNetwork network(params, classes, known);
+    IciMessage sent = message(0, std::move(to), 4100);
+    sent.dma = dma;
+    network.send(sent, 10);
+    const auto next = network.next_event();
+    const auto events = network.take_events(next->cycle);
+    EXPECT_EQ(events.size(), 1u);
+    EXPECT_TRUE(events[0].left);
+    return next->cycle;
+  };
+  CoreClasses apart({0, 1, 2, 3}, 8, true);
+  apart.split(0, {0, 1, 2, 3});
+  const std::uint64_t alone = left(apart, {1});
+  // 4,100 bytes at the rate of a link.
+  EXPECT_EQ(alone, 10u + 47);
+  CoreClasses together({0, 1, 2, 3}, 8, true);
+  together.split(0, {0, 1, 0, 1});
+  EXPECT_EQ(left(together, {1, 3}), alone);
+}
+
+/// Of what leaves a core and what reaches it in one cycle, messages of the core with the lower
+/// number come first, as where every core is simulated.
+TEST(FoldedNetwork, WhatLeavesAndWhatArrivesInOneCycleGoByTheNumbersOfTheirCores) {
+  KnownDestinations known(2);
+  const MachineParams params = slice(4, 1, true, false);
+  CoreClasses classes({0, 2, 4}, 8, true);
+  classes.split(0, {0, 1, 2});
+  RemoteDma* const dma = reinterpret_cast<RemoteDma*>(&known);  // Handed on, not looked at.
+  for (const std::uint32_t sender : {0U, 4U}) {
+    FoldedNetwork network(params, classes, known);
+    // Core 2 sends as many bytes so much later that they have left when the others are here.
+    IciMessage arriving = message(sender, {2}, 4100);
+    arriving.number = 5;
+    network.send(arriving, 10);
+    network.depart(10);
+    IciMessage leaving = message(2, {4}, 4100);
+    leaving.dma = dma;
+    leaving.number = 3;
+    leaving.sent = 10 + 940;
+    network.send(leaving, 10 + 940);
+    network.depart(10 + 940);
+    const auto events = network.take_events(10 + 940 + 47);
+    ASSERT_EQ(events.size(), 2u);
+    EXPECT_EQ(events[0].left, sender == 4) << sender;
+    EXPECT_EQ(events[1].left, sender == 0) << sender;
+  }
+}
+
 /// Of one core in the order of its messages, whichever was sent first.
 TEST(FoldedNetwork, MessagesOfACoreInOneCycleGoInTheirOrder) {
   KnownDestinations known(2);

@@ -64,6 +64,31 @@ TEST(Followed, ControlThatPassesThroughTheVectorUnitIsThatOfARunWithValues) {
   EXPECT_EQ(test::run(program).cycles, result.cycles + 2 * 4);
 }
 
+/// The second granule of a DMA lies behind the first one, in HBM and in VMEM.
+TEST(Followed, ControlOnTheSecondGranuleOfADmaIsThatOfARunWithValues) {
+  isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 40, 2, 0, 1 }
+  { dma.done.wait 1, 2 }
+  { %v1 = vld [vmem:$0x2 sm:$0x1] }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+  add_buffer(program, 39, isa::BufferRole::kConstant, {91});
+  add_buffer(program, 40, isa::BufferRole::kConstant, {92});
+  add_buffer(program, 41, isa::BufferRole::kConstant, {21});
+  const std::uint64_t of_21 = test::run(program).cycles;
+  EXPECT_EQ(of_21, cycles_with_values(program));
+  program.buffers[2].data = {23};
+  EXPECT_EQ(test::run(program).cycles, of_21 + 2 * 4);
+}
+
 /// Lane 8 of the loaded row is the first element of the second block that comes out.
 TEST(Followed, ControlThatPassesThroughATransposeIsThatOfARunWithValues) {
   isa::Program program = program_of(R"(

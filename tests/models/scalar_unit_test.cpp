@@ -4,6 +4,7 @@
 
 #include <array>
 #include <random>
+#include <vector>
 
 #include "isa/opcode_table.h"
 
@@ -113,6 +114,47 @@ TEST(ScalarUnit, ALoadOfAnUnknownWordGivesAnUnknownRegister) {
     const std::array<MicroOp, 3> ops = {copy_to(kA, 2), copy_to(kB, 3), load};
     ASSERT_EQ(unit.run(ops.data(), ops.data() + ops.size()), nullptr);
     EXPECT_EQ(unit.origin(kResult).plain(), offset != 4) << offset;
+  }
+}
+
+/// What differs among the members of a class cannot be worked out with what nobody knows, wherever
+/// that stands: each of them is simulated by itself.
+TEST(ScalarUnit, AClassSplitsWhereWhatVariesMeetsWhatIsUnknown) {
+  enum class Unknown { kNothing, kGuard, kFirst, kSecond, kThird, kDestination, kWord };
+  using U = Unknown;
+  for (const U unknown :
+       {U::kNothing, U::kGuard, U::kFirst, U::kSecond, U::kThird, U::kDestination, U::kWord}) {
+    const CoreClasses classes({0, 1, 2}, 3, true);
+    ScalarLanes lanes(classes, 0);
+    ScalarUnit unit(16, 0, 0);
+    unit.write_smem(0, 7);
+    lanes.set_word(0, {7, 8, 9});
+    unit.set_lanes(&lanes);
+    if (unknown == U::kWord) unit.write_smem_unknown(9, Origin::nobody());
+    MicroOp pop, load, add;
+    pop.kind = Kind::kSpop;  // Of an empty queue: nobody knows what comes.
+    pop.dest = kB;
+    load.kind = Kind::kLoad;
+    load.dest = kA;
+    add.kind = Kind::kCompute;
+    add.opcode = Opcode::kSaddS32;
+    add.dest = unknown == U::kDestination ? kB : kResult;
+    if (unknown == U::kGuard) add.guard.reg = kB;
+    if (unknown == U::kThird) add.reg[2] = kB;
+    add.reg[0] = unknown == U::kFirst ? kB : kA;
+    add.reg[1] = unknown == U::kSecond ? kB : kA;
+    const std::array<MicroOp, 3> ops = {pop, load, add};
+    std::vector<std::uint64_t> keys;
+    try {
+      EXPECT_EQ(unit.run(ops.data(), ops.data() + ops.size()), nullptr);
+    } catch (const MembersDiffer& differ) {
+      keys = differ.keys();
+    }
+    const bool is_known = unknown == U::kNothing;
+    EXPECT_EQ(keys, is_known ? std::vector<std::uint64_t>{} : std::vector<std::uint64_t>({0, 1, 2}))
+        << static_cast<int>(unknown);
+    if (!is_known) continue;
+    EXPECT_EQ(lanes.of(kResult), ScalarLanes::Values({14, 16, 18}));
   }
 }
 

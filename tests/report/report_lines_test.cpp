@@ -101,6 +101,11 @@ compiled by by hand; 2 steps; values off
   EXPECT_FALSE(has(text_of(record), "Bound as moved"));
   record.ops[0].padded_matmul_flops = 803;  // Below half a percent.
   EXPECT_FALSE(has(text_of(record), "Padding of matrix work"));
+  record.ops[0].matmul_flops = 4200;
+  record.ops[0].padded_matmul_flops = 4221;  // Half a percent, which doubles hold exactly here.
+  EXPECT_FALSE(has(text_of(record), "Padding of matrix work"));
+  record.ops[0].padded_matmul_flops = 4222;
+  EXPECT_TRUE(has(text_of(record), "Padding of matrix work"));
 }
 
 TEST(ReportLines, StepsHaveOrdinals) {
@@ -237,6 +242,22 @@ TEST(ReportLines, OneEstimateMayDiffer) {
   EXPECT_FALSE(has(text_of(record), "  Largest of the"));
   record.ops[1].estimated_cycles = 500;
   EXPECT_TRUE(has(text_of(record), "  Largest of the 1 that differ by over a quarter\n"));
+}
+
+/// As its own time, of which 1 ms is none of less than a millisecond.
+TEST(ReportLines, AStepOfAMillisecondHasMilliseconds) {
+  traces::RunRecord record = test::synthetic_record();
+  record.ops[0].estimated_cycles = 470000;
+  for (const bool is_shorter : {false, true}) {
+    for (CoreResult& core : record.result.cores) {
+      for (StepSpan& step : core.steps) step.end = step.begin + 940000 - (is_shorter ? 1 : 0);
+    }
+    const std::string text = text_of(record);
+    for (const char* heads : {"   XLA's    part ", "   XLA's   ratio "}) {
+      EXPECT_EQ(has(text, std::string("\n      ms") + heads), !is_shorter) << heads;
+      EXPECT_EQ(has(text, std::string("\n      us") + heads), is_shorter) << heads;
+    }
+  }
 }
 
 /// A step above a millisecond has its operations in milliseconds.
