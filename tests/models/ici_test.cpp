@@ -99,6 +99,18 @@ void put_descriptor(isa::Program& program, const isa::DmaDescriptor& descriptor)
   for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
 }
 
+TEST(Ici, ARemoteDmaGoesToACoreThatTheSliceHas) {
+  const auto fault = [](std::uint32_t chip, std::uint32_t core) {
+    isa::Program program = two_roles("  { dma 512 }\n  { dma.done.wait 3, 64 }\n", "");
+    put_descriptor(program, vmem_to_vmem(chip, core, 64));
+    return test::fault_of(program);
+  };
+  const std::string slice = ", but the slice has 4 chips of 2 cores";
+  EXPECT_EQ(fault(3, 1).find(slice), std::string::npos);
+  EXPECT_NE(fault(3, 2).find("the remote DMA goes to chip 3, core 2" + slice), std::string::npos);
+  EXPECT_NE(fault(4, 1).find("the remote DMA goes to chip 4, core 1" + slice), std::string::npos);
+}
+
 TEST(Ici, ARemoteDmaRaisesBothFlags) {
   constexpr std::uint64_t kBytes = 64 * 1024;
   const struct {

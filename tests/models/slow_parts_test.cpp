@@ -257,6 +257,8 @@ TEST(SlowParts, WhatTheSliceDoesNotHaveIsRefused) {
   MachineParams params;
   params.slow_chips = "4=470";
   EXPECT_EQ(error_of(params), "slow_chips: expected chips below 4 (2x2), found chip 4");
+  params.slow_chips = "3=940";
+  EXPECT_EQ(error_of(params), "");
   params.slow_chips = "3=941";
   EXPECT_EQ(error_of(params),
             "slow_chips: expected 1 to 940 MHz of chip 3 (clock_mhz is that of the fastest chips), "
