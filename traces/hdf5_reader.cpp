@@ -110,8 +110,8 @@ class Reader {
   void read_dataset(hid_t dataset, const std::string& path);
   void check_storage(hid_t dataset, const std::string& path) const;
   std::size_t chunk_rows(hid_t properties, std::size_t rows) const;
-  std::vector<std::uint8_t> read_chunk(hid_t dataset, hid_t properties, hsize_t row,
-                                       std::size_t bytes, std::size_t row_bytes) const;
+  std::vector<std::uint8_t> read_chunk(hid_t dataset, const std::vector<H5Z_filter_t>& filters,
+                                       hsize_t row, std::size_t bytes, std::size_t row_bytes) const;
   std::size_t row_count(hid_t dataset, const std::string& path) const;
   std::vector<std::uint8_t> read_rows(hid_t dataset, hid_t type, std::size_t rows,
                                       std::size_t held_row_bytes, const std::string& path);
@@ -247,7 +247,8 @@ std::size_t Reader::row_count(hid_t dataset, const std::string& path) const {
 
 /// The rows of a chunk, which begins with `row`. They are unpacked here: HDF5 1.10 takes what its
 /// filters give for a whole chunk, however short it is, and reads on behind it.
-std::vector<std::uint8_t> Reader::read_chunk(hid_t dataset, hid_t properties, hsize_t row,
+std::vector<std::uint8_t> Reader::read_chunk(hid_t dataset,
+                                             const std::vector<H5Z_filter_t>& filters, hsize_t row,
                                              std::size_t bytes, std::size_t row_bytes) const {
   hsize_t stored = 0;
   checked(H5Dget_chunk_storage_size(dataset, &row, &stored));
@@ -255,7 +256,6 @@ std::vector<std::uint8_t> Reader::read_chunk(hid_t dataset, hid_t properties, hs
   std::vector<std::uint8_t> data(static_cast<std::size_t>(stored));
   std::uint32_t left_out = 0;
   checked(H5Dread_chunk(dataset, H5P_DEFAULT, &row, &left_out, data.data()));
-  const std::vector<H5Z_filter_t> filters = filters_of(properties);
   for (std::size_t i = filters.size(); i-- > 0;) {
     if ((left_out >> i & 1) != 0) continue;
     data = filters[i] == H5Z_FILTER_DEFLATE ? inflated(data, bytes) : unshuffled(data, row_bytes);
@@ -276,10 +276,11 @@ std::vector<std::uint8_t> Reader::read_rows(hid_t dataset, hid_t type, std::size
   bytes_left_ -= held;
   const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
   const std::size_t in_chunk = chunk_rows(properties, rows), row_bytes = H5Tget_size(type);
+  const std::vector<H5Z_filter_t> filters = filters_of(properties);
   std::vector<std::uint8_t> data(row_bytes * rows);
   for (std::size_t row = 0; row < rows; row += in_chunk) {
     const std::vector<std::uint8_t> chunk =
-        read_chunk(dataset, properties, row, in_chunk * row_bytes, row_bytes);
+        read_chunk(dataset, filters, row, in_chunk * row_bytes, row_bytes);
     const std::size_t count = std::min(in_chunk, rows - row) * row_bytes;
     std::copy_n(chunk.begin(), count, data.begin() + static_cast<std::ptrdiff_t>(row * row_bytes));
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
@@ -65,7 +66,7 @@ class PaddedImages {
     for (const auto& [image, roles] : images_) {
       const bool is_result = computation_.at(image).opcode == HloOpcode::kConvolution;
       std::vector<InstructionId> behind;  // Users on the other side of the reshape.
-      for (InstructionId user : users_[static_cast<std::size_t>(image)]) {
+      for (InstructionId user : users(image)) {
         const HloInstruction& instruction = computation_.at(user);
         const bool is_expression = hlo::is_elementwise(instruction.opcode);
         if (is_result ? is_expression && is_free(user)
@@ -124,9 +125,7 @@ class PaddedImages {
       spared += spared_cycles(instruction, roles);
       for (InstructionId operand : operands_in_step(computation_, instruction)) add(operand);
       for (InstructionId user : users(next)) {
-        const std::vector<InstructionId> same =
-            operands_in_step(computation_, computation_.at(user));
-        if (std::find(same.begin(), same.end(), next) != same.end()) add(user);
+        if (contains(operands_in_step(computation_, computation_.at(user)), next)) add(user);
       }
     }
     double copies = 0;
