@@ -330,17 +330,6 @@ ENTRY main {
             indices(0, 699));
 }
 
-TEST(IndexedAccess, AScatterByAComputationOfItsOwnIsRefusedByName) {
-  try {
-    check_hlo(row_scatter("f32", "sine(a)", "50", "70", "40"), indices(-5, 60));
-    FAIL() << "expected a refusal";
-  } catch (const WorkloadError& error) {
-    EXPECT_NE(std::string(error.what()).find("expected the update alone, a sum, product"),
-              std::string::npos)
-        << error.what();
-  }
-}
-
 /// A scatter into an array that is `start` everywhere, with what else stands in the entry and its
 /// results.
 std::string scatter_from(const std::string& type, const std::string& start,

@@ -19,20 +19,18 @@ std::string refusal_of(const std::string& text) {
 
 TEST(RefusalList, NamesEveryKindWithItsNumberAndItsBytes) {
   const std::string text = refusal_of(
-      "HloModule r\nlast {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] "
-      "sine(a)\n}\n"
-      "ENTRY main {\n  x = f32[8,128] parameter(0)\n  i = s32[2,1] parameter(1)\n"
-      "  u = f32[2,128] parameter(2)\n"
+      "HloModule r\nENTRY main {\n  x = f32[8,128] parameter(0)\n  i = s32[8,128] parameter(1)\n"
+      "  z = f32[] constant(0)\n  n = s32[] constant(0)\n"
       "  c = f32[8,128] custom-call(x), custom_call_target=\"attention\"\n"
       "  d = f32[8,128] custom-call(c), custom_call_target=\"attention\"\n"
-      "  ROOT r = f32[8,128] scatter(d, i, u), update_window_dims={1}, inserted_window_dims={0}, "
-      "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=last\n}\n");
+      "  ROOT r = (f32[8,16], s32[8,16]) custom-call(d, i, z, n), "
+      "custom_call_target=\"PartialReduce\"\n}\n");
   EXPECT_NE(text.find("2 operations have no kernel"), std::string::npos) << text;
   EXPECT_NE(text.find("custom-call(f32[8,128]) -> f32[8,128], 2 times, 0 FLOPs, 16.00K of HBM"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("a call of \"attention\""), std::string::npos) << text;
-  EXPECT_NE(text.find("expected the update alone, a sum, product"), std::string::npos) << text;
+  EXPECT_NE(text.find("expected a PartialReduce with log2_reduction"), std::string::npos) << text;
 }
 
 TEST(RefusalList, NamesTheFirstOperationsOriginAndItsLine) {

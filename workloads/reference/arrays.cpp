@@ -299,27 +299,24 @@ Value gather(const HloInstruction& instruction, const Value& from, const Value& 
 
 Value scatter(const hlo::Module& module, const HloInstruction& instruction,
               const Operands& operands) {
-  if (operands.size() != 3) {
-    throw WorkloadError("the reference interpreter: expected a scatter of one array, found " +
-                        std::to_string(operands.size() / 2) + " (instruction \"" +
-                        instruction.name + "\")");
-  }
-  Value result = *operands[0];
-  result.shape = instruction.shape;
-  const Value& updates = *operands[2];
-  const Extents& limits = result.shape.dimensions;
+  const std::size_t count = operands.size() / 2;
+  std::vector<Value> results;
+  for (std::size_t k = 0; k < count; ++k) results.push_back(*operands[k]);
+  const Extents& limits = operands[0]->shape.dimensions;
+  const Extents& updates = operands[count + 1]->shape.dimensions;
   const Extents strides = strides_of(limits);
-  const IndexVectors vectors(instruction.gather, *operands[1], limits);
+  const IndexVectors vectors(instruction.gather, *operands[count], limits);
   ScalarComputation combine(module, instruction.called[0]);
   // An update's whole window must lie within the array, or none of it is applied.
   Extents extent(limits.size(), 1);
   Extents largest;
-  for (std::int64_t size : updates.shape.dimensions) largest.push_back(size - 1);
+  for (std::int64_t size : updates) largest.push_back(size - 1);
   const Extents reach = vectors.within(largest, limits.size());
   for (std::size_t d = 0; d < limits.size(); ++d) extent[d] = reach[d] + 1;
 
-  Index index(updates.shape.dimensions);
-  for (std::size_t i = 0; i < updates.size(); ++i, index.next()) {
+  Index index(updates);
+  std::vector<Scalar> given(2 * count);
+  for (std::size_t i = 0; i < operands[count + 1]->size(); ++i, index.next()) {
     const Extents start = vectors.start(index.at(), limits.size());
     const Extents within = vectors.within(index.at(), limits.size());
     std::int64_t offset = 0;
@@ -330,9 +327,21 @@ Value scatter(const hlo::Module& module, const HloInstruction& instruction,
     }
     if (!inside) continue;
     const std::size_t at = static_cast<std::size_t>(offset);
-    set_element(result, at, combine.run(element(result, at), element(updates, i)));
+    for (std::size_t k = 0; k < count; ++k) {
+      given[k] = element(results[k], at);
+      given[count + k] = element(*operands[count + 1 + k], i);
+    }
+    const std::vector<Scalar>& made = combine.run(given);
+    for (std::size_t k = 0; k < count; ++k) set_element(results[k], at, made[k]);
   }
-  return result;
+  if (!instruction.shape.is_tuple()) {
+    results[0].shape = instruction.shape;
+    return std::move(results[0]);
+  }
+  Value tuple;
+  tuple.shape = instruction.shape;
+  tuple.elements = std::move(results);
+  return tuple;
 }
 
 }  // namespace tpu::reference

@@ -25,6 +25,7 @@
 #include "workloads/compiler/passes/expand/regular_gathers.h"
 #include "workloads/compiler/passes/expand/rings.h"
 #include "workloads/compiler/passes/expand/scan_forms.h"
+#include "workloads/compiler/passes/expand/scatter_expander.h"
 #include "workloads/compiler/passes/expand/sort_forms.h"
 #include "workloads/compiler/passes/expand/step_forms.h"
 #include "workloads/compiler/passes/expand/wide_sorts.h"
@@ -216,6 +217,15 @@ std::vector<Pass> whole_module_rows() {
        plain,
        {Fact::kInWords}},
       {"upcast_operands", Stage::kWhole, on_module<upcast_operands>, plain, {Fact::kInWords}},
+      {"expand_scatters",
+       Stage::kWhole,
+       on_module_then_names<expand_scatters>,
+       plain,
+       {Fact::kInWords},
+       {},
+       {},
+       {},
+       {"split_wide_sorts"}},
       {"split_wide_sorts", Stage::kWhole, on_module<split_wide_sorts>, plain, {Fact::kInWords}},
       {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
       {"expand_factorizations",

@@ -44,44 +44,56 @@ Id element_of(GraphEditor& edit, Id tuple, std::size_t index) {
 
 }  // namespace
 
+std::vector<Id> loop_while(hlo::Module& module, GraphEditor& edit, const HloInstruction& replaced,
+                           const std::vector<Id>& initial, const LoopCondition& goes_on,
+                           const LoopBody& body) {
+  std::vector<hlo::Shape> shapes;
+  shapes.reserve(initial.size());
+  for (const Id value : initial) shapes.push_back(edit.shape(value));
+  const hlo::Shape state = tuple_of(shapes);
+
+  const hlo::ComputationId condition = new_region(module, replaced, "condition", state);
+  GraphEditor test(module, condition);
+  test.stand_for(0);
+  const Id is_on = goes_on(test, element_of(test, 0, 0));
+  module.computations[static_cast<std::size_t>(condition)].root = is_on;
+
+  const hlo::ComputationId iteration = new_region(module, replaced, "body", state);
+  GraphEditor inside(module, iteration);
+  inside.stand_for(0);
+  std::vector<Id> present;
+  for (std::size_t i = 0; i < initial.size(); ++i) present.push_back(element_of(inside, 0, i));
+  const std::vector<Id> next = body(inside, present);
+  const Id root = inside.append_instruction(inside.start(HloOpcode::kTuple, next, state));
+  module.computations[static_cast<std::size_t>(iteration)].root = root;
+
+  const Id begin = edit.append_instruction(edit.start(HloOpcode::kTuple, initial, state));
+  HloInstruction loop = edit.start(HloOpcode::kWhile, {begin}, state);
+  loop.called = {iteration, condition};
+  const Id end = edit.append_instruction(std::move(loop));
+  std::vector<Id> results;
+  for (std::size_t i = 1; i < initial.size(); ++i) results.push_back(element_of(edit, end, i));
+  return results;
+}
+
 std::vector<Id> counted_loop(
     hlo::Module& module, GraphEditor& edit, const HloInstruction& replaced, std::int64_t trips,
     const std::vector<Id>& initial,
     const std::function<std::vector<Id>(GraphEditor&, Id, const std::vector<Id>&)>& body) {
   std::vector<Id> values{edit.scalar(ElementType::kS32, 0)};
   values.insert(values.end(), initial.begin(), initial.end());
-  std::vector<hlo::Shape> shapes;
-  shapes.reserve(values.size());
-  for (const Id value : values) shapes.push_back(edit.shape(value));
-  const hlo::Shape state = tuple_of(shapes);
-
-  const hlo::ComputationId condition = new_region(module, replaced, "condition", state);
-  GraphEditor test(module, condition);
-  test.stand_for(0);
-  const Id goes_on = test.compare(element_of(test, 0, 0),
-                                  test.scalar(ElementType::kS32, static_cast<double>(trips)),
-                                  hlo::ComparisonDirection::kLt);
-  module.computations[static_cast<std::size_t>(condition)].root = goes_on;
-
-  const hlo::ComputationId iteration = new_region(module, replaced, "body", state);
-  GraphEditor inside(module, iteration);
-  inside.stand_for(0);
-  std::vector<Id> present;
-  for (std::size_t i = 0; i < values.size(); ++i) present.push_back(element_of(inside, 0, i));
-  const Id counter = present.front();
-  present.erase(present.begin());
-  std::vector<Id> next = body(inside, counter, present);
-  next.insert(next.begin(), inside.binary_with(HloOpcode::kAdd, counter, 1));
-  const Id root = inside.append_instruction(inside.start(HloOpcode::kTuple, next, state));
-  module.computations[static_cast<std::size_t>(iteration)].root = root;
-
-  const Id begin = edit.append_instruction(edit.start(HloOpcode::kTuple, values, state));
-  HloInstruction loop = edit.start(HloOpcode::kWhile, {begin}, state);
-  loop.called = {iteration, condition};
-  const Id end = edit.append_instruction(std::move(loop));
-  std::vector<Id> results;
-  for (std::size_t i = 1; i < values.size(); ++i) results.push_back(element_of(edit, end, i));
-  return results;
+  const auto goes_on = [trips](GraphEditor& test, Id counter) {
+    return test.compare(counter, test.scalar(ElementType::kS32, static_cast<double>(trips)),
+                        hlo::ComparisonDirection::kLt);
+  };
+  const auto iteration = [&body](GraphEditor& inside, std::vector<Id> present) {
+    const Id counter = present.front();
+    present.erase(present.begin());
+    std::vector<Id> next = body(inside, counter, present);
+    next.insert(next.begin(), inside.binary_with(HloOpcode::kAdd, counter, 1));
+    return next;
+  };
+  return loop_while(module, edit, replaced, values, goes_on, iteration);
 }
 
 }  // namespace tpu::compiler

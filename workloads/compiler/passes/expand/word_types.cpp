@@ -127,18 +127,18 @@ bool may_overflow(HloOpcode opcode) {
   }
 }
 
-/// How a computation of two complex scalars combines them.
+/// How a computation of two scalars of two parts combines them.
 using Combiners = std::map<ComputationId, HloOpcode>;
 
-/// Sums, products, and those that take the second one (kParameter), before their types change.
-Combiners complex_combiners(const hlo::Module& module) {
+/// Sums, and those that take the second one (kParameter), before their types change.
+Combiners wide_combiners(const hlo::Module& module) {
   Combiners combiners;
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const Computation& computation = module.computations[i];
     const HloInstruction& root = computation.at(computation.root);
-    if (!is_complex(root.shape)) continue;
-    const bool is_sum = (root.opcode == HloOpcode::kAdd || root.opcode == HloOpcode::kMultiply) &&
-                        computation.instructions.size() == 3;
+    if (!is_wide(root.shape)) continue;
+    const bool is_sum = root.opcode == HloOpcode::kAdd && computation.instructions.size() == 3 &&
+                        is_complex(root.shape);
     const bool is_second = root.opcode == HloOpcode::kParameter && root.parameter_number == 1;
     if (is_sum || is_second) combiners[static_cast<ComputationId>(i)] = root.opcode;
   }
@@ -204,8 +204,7 @@ class WordTypes {
   void visit_wide_tuple(Id id);
   void visit_handed_on(Id id);
   void visit_complex(Id id);
-  void visit_complex_reduction(Id id);
-  void visit_complex_products(Id id);
+  void visit_reduction_of_parts(Id id);
 
   Pair pair(Id id);
   Pair halves(Id whole, const Extents& extents, bool is_behind);
@@ -554,6 +553,8 @@ void WordTypes::visit_wide(Id id) {
       return finish_pair(id, {edit_.select(condition, yes.low, no.low),
                               edit_.select(condition, yes.high, no.high)});
     }
+    case HloOpcode::kScatter:
+      return visit_reduction_of_parts(id);
     case HloOpcode::kNot:
       if (!is_complex(given(id))) return finish_pair(id, moved(instruction, operand_pairs()));
       refuse(id, "an operation that has a form on parts");
@@ -573,12 +574,12 @@ void WordTypes::visit_wide(Id id) {
   }
 }
 
-/// Sums of complex numbers, which a reduction, a window or a scatter makes of the parts alone.
-void WordTypes::visit_complex_reduction(Id id) {
+/// Sums of complex numbers, and scatters that replace: each part alone.
+void WordTypes::visit_reduction_of_parts(Id id) {
   const HloInstruction given_one = at(id);
+  const ElementType type = word_type(given(id).type);
   const auto known = combiners_.find(given_one.called.at(0));
-  if (known == combiners_.end()) refuse(id, "sums of complex numbers");
-  if (known->second == HloOpcode::kMultiply) return visit_complex_products(id);
+  if (known == combiners_.end()) refuse(id, "sums, or what replaces");
   std::vector<Id> whole = given_one.operands;
   const Pair first = pair(whole[0]);
   const Pair last = pair(whole.back());
@@ -589,46 +590,10 @@ void WordTypes::visit_complex_reduction(Id id) {
     HloInstruction made = given_one;
     made.operands[0] = is_low ? first.low : first.high;
     made.operands.back() = is_low ? last.low : last.high;
-    made.called = {edit_.scalar_computation(known->second, ElementType::kF32)};
-    *part = cloned(made, hlo::array_shape(ElementType::kF32, given(id).dimensions));
+    made.called = {edit_.scalar_computation(known->second, type)};
+    *part = cloned(made, hlo::array_shape(type, given(id).dimensions));
   }
   finish_pair(id, found);
-}
-
-/// A scatter that multiplies complex numbers, each at most once: they are gathered, multiplied and
-/// put back.
-void WordTypes::visit_complex_products(Id id) {
-  const HloInstruction scatter = at(id);
-  const bool is_once = scatter.opcode == HloOpcode::kScatter &&
-                       scatter.raw_attributes->find("unique_indices=true") != std::string::npos;
-  if (!is_once) refuse(id, "sums of complex numbers, or products of a scatter at unique indices");
-  const Pair array = pair(scatter.operands[0]), factors = pair(scatter.operands[2]);
-  const Extents updates = given(scatter.operands[2]).dimensions;
-  edit_.stand_for(id);
-  hlo::GatherDimensions places = scatter.gather;
-  std::size_t next = 0;
-  for (std::int64_t d = 0; d < given(id).rank(); ++d) {
-    const bool is_one =
-        contains(places.collapsed_slice_dims, d) || contains(places.operand_batching_dims, d);
-    places.slice_sizes.push_back(
-        is_one ? 1 : updates[static_cast<std::size_t>(places.offset_dims.at(next++))]);
-  }
-  const auto gathered = [&](Id part) {
-    HloInstruction made = edit_.start(HloOpcode::kGather, {part, scatter.operands[1]},
-                                      hlo::array_shape(ElementType::kF32, updates));
-    made.gather = places;
-    return edit_.append_instruction(std::move(made));
-  };
-  const ComplexParts found = ComplexArithmetic(edit_).multiply(
-      {gathered(array.low), gathered(array.high)}, {factors.low, factors.high});
-  const auto put_back = [&](Id part, Id values) {
-    HloInstruction made = scatter;
-    made.operands[0] = part;
-    made.operands[2] = values;
-    made.called = {edit_.scalar_computation(HloOpcode::kParameter, ElementType::kF32)};
-    return cloned(made, hlo::array_shape(ElementType::kF32, given(id).dimensions));
-  };
-  finish_pair(id, {put_back(array.low, found.real), put_back(array.high, found.imaginary)});
 }
 
 /// An operation that hands values on: it takes and gives joined words.
@@ -695,7 +660,7 @@ void WordTypes::visit_complex(Id id) {
     case HloOpcode::kReduce:
     case HloOpcode::kReduceWindow:
     case HloOpcode::kScatter:
-      return visit_complex_reduction(id);
+      return visit_reduction_of_parts(id);
     default:
       if (ComplexArithmetic::has_unary(instruction.opcode)) {
         return finish(math.unary(instruction.opcode, operand(0)));
@@ -997,7 +962,7 @@ std::vector<std::string> hold_in_words(hlo::Module& module) {
   };
   note(ElementType::kS64, "s64 values are computed as s32, the chip has no 64-bit integers");
   note(ElementType::kF64, "f64 values are computed as f32, the chip has no fp64");
-  const Combiners combiners = complex_combiners(module);
+  const Combiners combiners = wide_combiners(module);
   const std::size_t computations = module.computations.size();
   for (std::size_t i = 0; i < computations; ++i) {
     const auto id = static_cast<ComputationId>(i);
