@@ -94,7 +94,7 @@ TEST(DotBlocks, ASingleTileIsAmongTheCuts) {
   DotTiling least;
   least.block_m = 2;  // Of the eight rows, sixteen as bf16 lies.
   target.vmem_bytes = rows_of(problem, least) * 512;
-  const DotTiling found = find_dot_tiling(problem, target);
+  const DotTiling found = find_dot_tiling(problem, target).value();
   EXPECT_EQ(found.block_n, 1u);
   EXPECT_EQ(rows_of(problem, found), rows_of(problem, least));
 }
@@ -141,13 +141,13 @@ TEST(DotBlocks, ACutThatFillsVmemToTheLastByteIsTaken) {
   DotProblem problem;
   problem.m = problem.n = problem.k = 2048;
   Target target;
-  const DotTiling best = find_dot_tiling(problem, target);
+  const DotTiling best = find_dot_tiling(problem, target).value();
   const std::uint64_t rows = rows_of(problem, best);
   target.vmem_bytes = rows * 512;
-  EXPECT_EQ(rows_of(problem, find_dot_tiling(problem, target)), rows);
-  EXPECT_EQ(find_dot_tiling(problem, target).cycles, best.cycles);
+  EXPECT_EQ(rows_of(problem, find_dot_tiling(problem, target).value()), rows);
+  EXPECT_EQ(find_dot_tiling(problem, target).value().cycles, best.cycles);
   --target.vmem_bytes;
-  EXPECT_LT(rows_of(problem, find_dot_tiling(problem, target)), rows);
+  EXPECT_LT(rows_of(problem, find_dot_tiling(problem, target).value()), rows);
 }
 
 TEST(DotBlocks, NoCutIsExpectedToWriteItsResultsFasterThanHbmTakesThem) {
@@ -158,7 +158,7 @@ TEST(DotBlocks, NoCutIsExpectedToWriteItsResultsFasterThanHbmTakesThem) {
   problem.k = 128;
   const Target target;
   const double bytes = 64.0 * 512 * 2048 * 4;
-  EXPECT_GE(find_dot_tiling(problem, target).cycles, bytes / target.hbm_bytes_per_cycle);
+  EXPECT_GE(find_dot_tiling(problem, target).value().cycles, bytes / target.hbm_bytes_per_cycle);
 }
 
 /// An image of 8 by 8 pixels, of which all results stand in one block.
@@ -245,14 +245,14 @@ TEST(ConvolutionBlocks, WithTheBatchInTheLanesTheBestCutThatFitsIsTaken) {
     const compiler::Patches patches(problem, tiling.group, tiling.feature_blocks);
     return compiler::LanesSizes(problem, tiling, patches, target);
   };
-  const compiler::LanesTiling best = find_lanes_tiling(problem, target);
+  const compiler::LanesTiling best = find_lanes_tiling(problem, target).value();
   compiler::LanesTiling rows_apart = best;
   rows_apart.block_y = rows_apart.chunk = 1;
   EXPECT_GT(sizes(rows_apart).plan.cycles(target), best.cycles);
   const std::uint64_t rows = sizes(best).plan.vmem_rows();
   target.vmem_bytes = rows * 512;
-  EXPECT_EQ(find_lanes_tiling(problem, target).cycles, best.cycles);
-  EXPECT_EQ(sizes(find_lanes_tiling(problem, target)).plan.vmem_rows(), rows);
+  EXPECT_EQ(find_lanes_tiling(problem, target).value().cycles, best.cycles);
+  EXPECT_EQ(sizes(find_lanes_tiling(problem, target).value()).plan.vmem_rows(), rows);
 }
 
 /// With the batch in the lanes tiles of features are rounded in pairs, in registers; an odd number

@@ -321,9 +321,10 @@ TEST(ImageRows, MoveByOneDmaABlock) {
     const hlo::Computation& computation = module.computations[0];
     const compiler::ConvolutionProblem problem =
         compiler::convolution_problem(computation.at(2), computation.at(0).shape,
-                                      computation.at(1).shape, computation.at(2).shape);
+                                      computation.at(1).shape, computation.at(2).shape)
+            .value();
     const compiler::ConvolutionSizes sizes(
-        problem, compiler::find_convolution_tiling(problem, target), target);
+        problem, compiler::find_convolution_tiling(problem, target).value(), target);
     const std::uint32_t blocks = sizes.plan.grid[1] * sizes.plan.grid[2];
     EXPECT_GT(blocks, 1U);
     const compiler::LoweredKernel lowered =
@@ -426,28 +427,31 @@ compiler::ConvolutionProblem problem_of(const Geometry& g, Pass pass) {
   const hlo::Module module = module_of(g, pass);
   const hlo::Computation& computation = module.computations[0];
   return compiler::convolution_problem(computation.at(2), computation.at(0).shape,
-                                       computation.at(1).shape, computation.at(2).shape);
+                                       computation.at(1).shape, computation.at(2).shape)
+      .value();
 }
 
 TEST(Convolution, NeighbouringPixelsOfFourExamplesShareATile) {
   const Geometry four{"four", 4, 8, 32, 16, 32, 3, 3, 1, 1, 1};
   const auto problem = problem_of(four, Pass::kKernelGradient);
-  const compiler::WeightsTiling tiling = compiler::find_weights_tiling(problem, Target{});
+  const compiler::WeightsTiling tiling = compiler::find_weights_tiling(problem, Target{}).value();
   EXPECT_EQ(tiling.tile_pixels, 2U);
   EXPECT_EQ(tiling.group, 32U);
   EXPECT_TRUE(tiling.splits_rows);  // A row is one group: the other array takes the next row.
   EXPECT_EQ(compiler::WeightsSizes(problem, tiling, compiler::Target{}).group_tiles, 16U);
   Geometry eight = four;
   eight.n = 8;
-  EXPECT_EQ(
-      compiler::find_weights_tiling(problem_of(eight, Pass::kKernelGradient), Target{}).tile_pixels,
-      1U);
+  EXPECT_EQ(compiler::find_weights_tiling(problem_of(eight, Pass::kKernelGradient), Target{})
+                .value()
+                .tile_pixels,
+            1U);
 }
 
 TEST(Convolution, AStepTakesSeveralShortRowsOfPixels) {
   const Geometry image{"short", 8, 8, 8, 16, 32, 3, 3, 1, 1, 1};
   const auto problem = problem_of(image, Pass::kForward);
-  const compiler::ConvolutionTiling tiling = compiler::find_convolution_tiling(problem, Target{});
+  const compiler::ConvolutionTiling tiling =
+      compiler::find_convolution_tiling(problem, Target{}).value();
   EXPECT_EQ(tiling.chunk_x, 8U);
   EXPECT_GT(tiling.chunk_y, 2U);  // 8 pixels of 8 examples are 32 cycles of an array, weights 128.
   EXPECT_EQ(tiling.block_y % tiling.chunk_y, 0U);
@@ -506,7 +510,7 @@ TEST(ConvolutionOfFewFeatures, ValuesOfRandomShapes) {
         SCOPED_TRACE(seed);
         check(g, pass, target);
         if (problem.is_product() || pass == Pass::kKernelGradient) continue;
-        joined += compiler::find_convolution_tiling(problem, target).joined.count() > 1;
+        joined += compiler::find_convolution_tiling(problem, target).value().joined.count() > 1;
       }
     }
   }
@@ -520,7 +524,7 @@ TEST(ConvolutionOfFewFeatures, PositionsOfTheWindowAreJoined) {
   const auto steps_of = [](Geometry g, Pass pass) {
     g.h = g.w = 56;  // In small images the joined kernel costs more than it spares.
     const auto problem = problem_of(g, pass);
-    const auto tiling = compiler::find_convolution_tiling(problem, v2_target());
+    const auto tiling = compiler::find_convolution_tiling(problem, v2_target()).value();
     const compiler::ConvolutionSizes sizes(problem, tiling, v2_target());
     return sizes.join ? sizes.join->y.groups * sizes.join->x.groups : 9;
   };
@@ -546,7 +550,7 @@ TEST(ConvolutionOfFewFeatures, RunsOfPixelsAreTurnedOnce) {
     for (const std::int64_t dilation : {1, 3}) {
       g.dilation = dilation;
       const auto problem = problem_of(g, Pass::kKernelGradient);
-      EXPECT_TRUE(compiler::find_weights_tiling(problem, Target{}).turns_runs);
+      EXPECT_TRUE(compiler::find_weights_tiling(problem, Target{}).value().turns_runs);
       check(g, Pass::kKernelGradient);
     }
   }
@@ -692,7 +696,8 @@ TEST(Convolution, LargerArrays) {
 compiler::ConvolutionProblem problem_in(const hlo::Module& module) {
   const hlo::Computation& computation = module.computations[0];
   return compiler::convolution_problem(computation.at(2), computation.at(0).shape,
-                                       computation.at(1).shape, computation.at(2).shape);
+                                       computation.at(1).shape, computation.at(2).shape)
+      .value();
 }
 
 /// Whole features of images of two tiles of the batch do not fit.
@@ -703,7 +708,8 @@ TEST(ConvolutionInLanes, KernelGradientOfPartsOfTheBatchAndOfTheFeatures) {
     const Geometry wide = in_lanes(g, 140);
     const Target target = small_target(g.type == ElementType::kF32 ? 4 : 3);
     const compiler::LanesWeightsTiling tiling =
-        compiler::find_lanes_weights_tiling(problem_in(kernel_gradient_module(wide)), target);
+        compiler::find_lanes_weights_tiling(problem_in(kernel_gradient_module(wide)), target)
+            .value();
     EXPECT_LT(tiling.block_rows + tiling.block_columns, wide.ci / 8 + wide.co / 8);
     check(wide, Pass::kKernelGradient, target);
   }
@@ -724,17 +730,6 @@ TEST(ConvolutionInLanes, PartsOfRowsAndOfFeaturesWhereVmemIsSmall) {
   }
 }
 
-/// Whether a search finds something.
-template <class Find>
-bool finds(const Find& find) {
-  try {
-    find();
-    return true;
-  } catch (const WorkloadError&) {
-    return false;
-  }
-}
-
 /// "Is there a tiling?" ends with the first one, and "which is the best?" leaves out rows of pixels
 /// that cannot fit: both rest on what is held here.
 TEST(ConvolutionInLanes, SearchesThatEndEarlyFindWhatIsThere) {
@@ -748,10 +743,10 @@ TEST(ConvolutionInLanes, SearchesThatEndEarlyFindWhatIsThere) {
     for (std::uint64_t kib = 1024; kib <= 24 * 1024; kib += 512) {
       Target target;
       target.vmem_bytes = kib << 10;
-      const bool has = finds([&] { compiler::find_lanes_tiling(forward, target); });
+      const bool has{compiler::find_lanes_tiling(forward, target)};
       EXPECT_EQ(compiler::has_lanes_tiling(forward, target), has) << g.name << ", " << kib;
       EXPECT_EQ(compiler::has_lanes_weights_tiling(gradient, target),
-                finds([&] { compiler::find_lanes_weights_tiling(gradient, target); }))
+                bool{compiler::find_lanes_weights_tiling(gradient, target)})
           << g.name << ", " << kib;
       ++(has ? found : none);
     }

@@ -162,7 +162,7 @@ double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
   compiler::DotProblem problem =
       compiler::dot_problem(entry.at(2), entry.at(0).shape, entry.at(1).shape, entry.at(2).shape);
   compiler::exchange_where_cheaper(problem);
-  const double expected = compiler::find_dot_tiling(problem, target).cycles;
+  const double expected = compiler::find_dot_tiling(problem, target).value().cycles;
   return std::abs(expected - measured) / measured;
 }
 
@@ -259,7 +259,7 @@ TEST(Cost, BlocksOfAProductThatFollowEachOtherFitTheVmemTwice) {
       const hlo::Computation& entry = module.entry_computation();
       compiler::DotProblem problem = compiler::dot_problem(entry.at(2), entry.at(0).shape,
                                                            entry.at(1).shape, entry.at(2).shape);
-      const compiler::DotTiling tiling = compiler::find_dot_tiling(problem, target);
+      const compiler::DotTiling tiling = compiler::find_dot_tiling(problem, target).value();
       const std::uint64_t rows_m = tiling.block_m, tiles_k = tiling.block_k,
                           tiles_n = tiling.block_n;
       const bool cuts_m = 8 * rows_m < static_cast<std::uint64_t>(m),

@@ -503,7 +503,7 @@ TEST(Dot, BlocksOfLanesAreAsManyMatricesAsDivideAll) {
     Target small;
     small.vmem_bytes = kib << 10;
     compiler::DotProblem problem = CutDot(seven).problem();
-    const compiler::DotTiling tiling = compiler::choose_sides(problem, small);
+    const compiler::DotTiling tiling = compiler::choose_sides(problem, small).value();
     if (problem.lhs_lanes.distance != 0) {
       ++joined;
       EXPECT_TRUE(tiling.block_m == 16 || tiling.block_m == 7 * 16) << tiling.block_m;
@@ -577,11 +577,11 @@ TEST(Dot, TheSidesAreExchangedWhereTheSearchExpectsLessTime) {
   compiler::DotProblem by_blocks = problem;
   compiler::exchange_where_cheaper(by_blocks);
   EXPECT_FALSE(by_blocks.sides_exchanged);
-  const double straight = compiler::find_dot_tiling(problem, Target{}).cycles;
+  const double straight = compiler::find_dot_tiling(problem, Target{}).value().cycles;
   const double exchanged =
-      compiler::find_dot_tiling(*compiler::with_sides_exchanged(problem), Target{}).cycles;
+      compiler::find_dot_tiling(*compiler::with_sides_exchanged(problem), Target{}).value().cycles;
   EXPECT_LT(exchanged, straight);
-  EXPECT_EQ(compiler::choose_sides(problem, Target{}).cycles, exchanged);
+  EXPECT_EQ(compiler::choose_sides(problem, Target{}).value().cycles, exchanged);
   EXPECT_TRUE(problem.sides_exchanged);
 }
 
@@ -596,9 +596,9 @@ TEST(Dot, LanesOfSeveralMatricesAreJoinedWhereTheSearchExpectsLessTime) {
   compiler::DotProblem joined = problem;
   compiler::take_k_in_lanes(joined);
   EXPECT_EQ(joined.k, 2048U);
-  const double of_all = compiler::find_dot_tiling(joined, Target{}).cycles;
-  EXPECT_LT(of_all, compiler::find_dot_tiling(problem, Target{}).cycles);
-  EXPECT_EQ(compiler::choose_sides(problem, Target{}).cycles, of_all);
+  const double of_all = compiler::find_dot_tiling(joined, Target{}).value().cycles;
+  EXPECT_LT(of_all, compiler::find_dot_tiling(problem, Target{}).value().cycles);
+  EXPECT_EQ(compiler::choose_sides(problem, Target{}).value().cycles, of_all);
   EXPECT_EQ(problem.k, 2048U);
 }
 

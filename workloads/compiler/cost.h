@@ -7,19 +7,9 @@ namespace tpu::compiler {
 /// What the passes and the kernels' searches weigh against each other: one place for each figure.
 /// `tests/compiler/cost_test.cpp` compiles kernels, runs them and compares.
 
-/// What an elementwise operation on a register of 1024 f32 elements takes of the vector unit; 0 for
-/// what is no such operation, or takes no time.
-struct VectorCost {
-  double cycles = 0;        ///< Among other such operations, what they wait for included.
-  double instructions = 0;  ///< Of the vector ALUs, two a cycle: all that counts beside products.
-
-  VectorCost& operator+=(const VectorCost& other) {
-    cycles += other.cycles;
-    instructions += other.instructions;
-    return *this;
-  }
-};
-VectorCost vector_cost(hlo::HloOpcode opcode);
+/// Of elementwise operations: columns of `workloads/graph/hlo_opcodes.def`.
+using hlo::vector_cost;
+using hlo::VectorCost;
 inline double vector_cycles(hlo::HloOpcode opcode) { return vector_cost(opcode).cycles; }
 
 /// A tile through the unit that adds lanes, and back; a tile loaded and added to another.

@@ -7,16 +7,28 @@ namespace tpu::hlo {
 
 namespace {
 
-constexpr std::string_view kOpcodeNames[] = {
-#define TPU_HLO_OPCODE(enumerator, text) text,
+struct OpcodeRow {
+  std::string_view name;
+  int operands;  ///< Of an elementwise operation.
+  VectorCost cost;
+};
+
+constexpr OpcodeRow kOpcodes[] = {
+#define TPU_HLO_OPCODE(enumerator, text, operands, cycles, instructions) \
+  {text, operands, {cycles, instructions}},
 #include "workloads/graph/hlo_opcodes.def"
 #undef TPU_HLO_OPCODE
 };
 
+/// Of an opcode, or of none.
+OpcodeRow row_of(HloOpcode opcode) {
+  return opcode < HloOpcode::kCount ? kOpcodes[static_cast<std::size_t>(opcode)] : OpcodeRow{};
+}
+
 std::unordered_map<std::string_view, HloOpcode> opcode_table() {
   std::unordered_map<std::string_view, HloOpcode> table;
   for (int i = 0; i < static_cast<int>(HloOpcode::kCount); ++i) {
-    table.emplace(kOpcodeNames[i], static_cast<HloOpcode>(i));
+    table.emplace(kOpcodes[i].name, static_cast<HloOpcode>(i));
   }
   table.emplace("cross-replica-sum", HloOpcode::kAllReduce);
   table.emplace("optimization-barrier", HloOpcode::kOptimizationBarrier);
@@ -31,8 +43,7 @@ std::unordered_map<std::string_view, HloOpcode> opcode_table() {
 }  // namespace
 
 std::string_view to_string(HloOpcode opcode) {
-  if (opcode >= HloOpcode::kCount) return "no opcode";
-  return kOpcodeNames[static_cast<std::size_t>(opcode)];
+  return opcode < HloOpcode::kCount ? row_of(opcode).name : "no opcode";
 }
 
 HloOpcode hlo_opcode(std::string_view text) {
@@ -41,16 +52,9 @@ HloOpcode hlo_opcode(std::string_view text) {
   return found == kTable.end() ? HloOpcode::kCount : found->second;
 }
 
-bool is_elementwise(HloOpcode opcode) {
-  switch (opcode) {
-    case HloOpcode::kConvert:
-    case HloOpcode::kReducePrecision:
-    case HloOpcode::kStochasticConvert:
-      return true;
-    default:
-      return (opcode >= HloOpcode::kAdd && opcode <= HloOpcode::kAtan2);
-  }
-}
+int elementwise_operands(HloOpcode opcode) { return row_of(opcode).operands; }
+
+VectorCost vector_cost(HloOpcode opcode) { return row_of(opcode).cost; }
 
 bool is_allocation(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kCustomCall &&

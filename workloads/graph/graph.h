@@ -13,7 +13,7 @@ namespace tpu::hlo {
 
 /// The opcodes of HLO, by XLA's names ('-' becomes a new word).
 enum class HloOpcode : std::uint8_t {
-#define TPU_HLO_OPCODE(enumerator, text) enumerator,
+#define TPU_HLO_OPCODE(enumerator, text, operands, cycles, instructions) enumerator,
 #include "workloads/graph/hlo_opcodes.def"
 #undef TPU_HLO_OPCODE
   kCount
@@ -21,9 +21,24 @@ enum class HloOpcode : std::uint8_t {
 std::string_view to_string(HloOpcode opcode);
 /// Finds an opcode by its HLO name, new or old spelling; kCount when there is none.
 HloOpcode hlo_opcode(std::string_view text);
-/// True for operations that compute each element of the result from the same element of their
-/// operands (arithmetic, comparison, selection, conversion; not copies).
-bool is_elementwise(HloOpcode opcode);
+/// Operands of an operation that computes each element of its result from the same element of its
+/// operands (arithmetic, comparison, selection, conversion; not copies); 0 for others.
+int elementwise_operands(HloOpcode opcode);
+inline bool is_elementwise(HloOpcode opcode) { return elementwise_operands(opcode) > 0; }
+
+/// What an elementwise operation on a register of 1024 f32 elements takes of the vector unit; 0 for
+/// what is no such operation, or takes no time.
+struct VectorCost {
+  double cycles = 0;        ///< Among other such operations, what they wait for included.
+  double instructions = 0;  ///< Of the vector ALUs, two a cycle: all that counts beside products.
+
+  VectorCost& operator+=(const VectorCost& other) {
+    cycles += other.cycles;
+    instructions += other.instructions;
+    return *this;
+  }
+};
+VectorCost vector_cost(HloOpcode opcode);
 
 enum class ComparisonDirection : std::uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
 /// "EQ", "NE", ...

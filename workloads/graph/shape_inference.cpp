@@ -8,12 +8,13 @@ namespace inference_detail {
 
 Shape Inference::elementwise() const {
   const HloOpcode opcode = instruction_.opcode;
-  const bool binary = opcode == HloOpcode::kAtan2 ||
-                      (opcode >= HloOpcode::kAdd && opcode <= HloOpcode::kXor) ||
-                      (opcode >= HloOpcode::kShiftLeft && opcode <= HloOpcode::kShiftRightLogical);
+  // A stochastic-convert's second operand is random bits.
+  const bool has_bits = opcode == HloOpcode::kStochasticConvert;
+  const bool binary = elementwise_operands(opcode) == 2;
   need_operands(binary ? 2 : 1);
-  if (binary && (operand(0).dimensions != operand(1).dimensions ||
-                 !compatible(operand(0).type, operand(1).type))) {
+  if (binary && !has_bits &&
+      (operand(0).dimensions != operand(1).dimensions ||
+       !compatible(operand(0).type, operand(1).type))) {
     fail("expected two operands of one shape, found " + to_string(operand(0), false) + " and " +
          to_string(operand(1), false));
   }

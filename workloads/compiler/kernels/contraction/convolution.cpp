@@ -59,22 +59,26 @@ bool is_plain_product(const ConvolutionProblem& problem) {
                       "behind a weight gradient");
 }
 
-/// What the search for a kernel expects; throws WorkloadError where there is none.
-double expected_cycles(const ConvolutionProblem& problem, const Target& target) {
+/// What the search for a kernel expects; none where it finds no kernel.
+std::optional<double> expected_cycles(const ConvolutionProblem& problem, const Target& target) {
+  const auto cycles_of = [](auto tiling) -> std::optional<double> {
+    if (!tiling) return std::nullopt;
+    return tiling->cycles;
+  };
   if (problem.is_depthwise) {
-    check_depthwise_fits(problem, target);
+    if (!fits_depthwise(problem, target)) return std::nullopt;
     return 0;
   }
   if (problem.batch_in_lanes) {
-    return problem.contracts_rows ? find_lanes_weights_tiling(problem, target).cycles
-                                  : find_lanes_tiling(problem, target).cycles;
+    return problem.contracts_rows ? cycles_of(find_lanes_weights_tiling(problem, target))
+                                  : cycles_of(find_lanes_tiling(problem, target));
   }
   if (is_plain_product(problem)) {
     DotProblem dot = as_product(problem);
-    return choose_sides(dot, target).cycles;
+    return cycles_of(choose_sides(dot, target));
   }
-  return problem.contracts_rows ? find_weights_tiling(problem, target).cycles
-                                : find_convolution_tiling(problem, target).cycles;
+  return problem.contracts_rows ? cycles_of(find_weights_tiling(problem, target))
+                                : cycles_of(find_convolution_tiling(problem, target));
 }
 
 }  // namespace
@@ -96,42 +100,40 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const hlo::Shape& result,
                             const BehindConvolution& behind, const Target& target) {
-  try {
-    ConvolutionProblem problem = convolution_problem(convolution, input, window, result);
-    problem.has_epilogue = !problem.is_depthwise;
-    if (problem.has_epilogue) problem.epilogue_types = behind.read;
-    problem.resident_rows = behind.resident_rows;
-    problem.result_types.insert(problem.result_types.end(), behind.made.begin(), behind.made.end());
-    if (!problem.is_depthwise && problem.batch_in_lanes) {
-      return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
-                                    : has_lanes_tiling(problem, target);
-    }
-    if (problem.is_depthwise || !is_plain_product(problem)) expected_cycles(problem, target);
-    return true;
-  } catch (const WorkloadError&) {
-    return false;
+  OrRefusal<ConvolutionProblem> found = convolution_problem(convolution, input, window, result);
+  if (!found) return false;
+  ConvolutionProblem& problem = *found;
+  problem.has_epilogue = !problem.is_depthwise;
+  if (problem.has_epilogue) problem.epilogue_types = behind.read;
+  problem.resident_rows = behind.resident_rows;
+  problem.result_types.insert(problem.result_types.end(), behind.made.begin(), behind.made.end());
+  if (!problem.is_depthwise && problem.batch_in_lanes) {
+    return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
+                                  : has_lanes_tiling(problem, target);
   }
+  if (!problem.is_depthwise && is_plain_product(problem)) return true;
+  return expected_cycles(problem, target).has_value();
 }
 
 std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
                                          const hlo::Shape& input, const hlo::Shape& window,
                                          const Target& target) {
-  try {
-    const ConvolutionProblem problem =
-        convolution_problem(convolution, input, window, convolution.shape);
-    const double moved = static_cast<double>(input.padded_bytes() + window.padded_bytes() +
-                                             convolution.shape.padded_bytes());
-    return std::max(expected_cycles(problem, target), moved / target.hbm_bytes_per_cycle);
-  } catch (const WorkloadError&) {
-    return std::nullopt;
-  }
+  OrRefusal<ConvolutionProblem> problem =
+      convolution_problem(convolution, input, window, convolution.shape);
+  if (!problem) return std::nullopt;
+  const std::optional<double> expected = expected_cycles(*problem, target);
+  if (!expected) return std::nullopt;
+  const double moved = static_cast<double>(input.padded_bytes() + window.padded_bytes() +
+                                           convolution.shape.padded_bytes());
+  return std::max(*expected, moved / target.hbm_bytes_per_cycle);
 }
 
 LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {
   MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
   ConvolutionProblem problem = convolution_problem(*epilogue.product, epilogue.lhs_shape,
-                                                   epilogue.rhs_shape, epilogue.out_shape);
+                                                   epilogue.rhs_shape, epilogue.out_shape)
+                                   .value();
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_cost = epilogue.cost();
   problem.epilogue_types = epilogue.block_types();
@@ -155,13 +157,14 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
       if (problem.contracts_rows) refuse_matrix(instruction);
       dot.row_period = ceil_divide(problem.rows, 8);
     }
-    const DotTiling tiling = choose_sides(dot, target);
+    const DotTiling tiling = choose_sides(dot, target).value();
     if (dot.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
     return dot_kernel(dot, tiling, epilogue, target);
   }
   if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
   if (problem.contracts_rows) return convolution_weights_kernel(problem, epilogue, target);
-  return convolution_kernel(problem, find_convolution_tiling(problem, target), epilogue, target);
+  return convolution_kernel(problem, find_convolution_tiling(problem, target).value(), epilogue,
+                            target);
 }
 
 }  // namespace tpu::compiler

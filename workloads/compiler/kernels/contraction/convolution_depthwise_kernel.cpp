@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/contraction/contraction_blocks.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/kernels/tiles/step_counter.h"
 #include "workloads/compiler/kernels/tiles/tile_grid.h"
 
@@ -110,7 +111,7 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
 }
 
 /// The cut that reads the fewest rows of the input twice, in blocks of half a MiB at least.
-Sizes find_sizes(const ConvolutionProblem& problem, const Target& target) {
+OrRefusal<Sizes> find_sizes(const ConvolutionProblem& problem, const Target& target) {
   const Sizes whole(problem, 1, 1);
   std::optional<Sizes> best;
   double least = 0;
@@ -130,9 +131,9 @@ Sizes find_sizes(const ConvolutionProblem& problem, const Target& target) {
     }
   }
   if (!best) {
-    throw WorkloadError("convolution " + problem.name + ": no cut of a depthwise convolution of " +
-                        std::to_string(problem.columns) + " features fits the VMEM of " +
-                        std::to_string(target.vmem_bytes) + " bytes");
+    return Refusal{"convolution " + problem.name + ": no cut of a depthwise convolution of " +
+                   std::to_string(problem.columns) + " features fits the VMEM of " +
+                   std::to_string(target.vmem_bytes) + " bytes"};
   }
   return *best;
 }
@@ -564,13 +565,13 @@ void DepthwiseKernel::send_sums() {
 
 }  // namespace
 
-void check_depthwise_fits(const ConvolutionProblem& problem, const Target& target) {
-  find_sizes(problem, target);
+bool fits_depthwise(const ConvolutionProblem& problem, const Target& target) {
+  return static_cast<bool>(find_sizes(problem, target));
 }
 
 LoweredKernel convolution_depthwise_kernel(const ConvolutionProblem& problem,
                                            const MatmulEpilogue& epilogue, const Target& target) {
-  return DepthwiseKernel(problem, find_sizes(problem, target), epilogue, target).emit();
+  return DepthwiseKernel(problem, find_sizes(problem, target).value(), epilogue, target).emit();
 }
 
 }  // namespace tpu::compiler

@@ -10,7 +10,7 @@ namespace tpu::compiler {
 LoweredKernel convolution_depthwise_kernel(const ConvolutionProblem& problem,
                                            const MatmulEpilogue& epilogue, const Target& target);
 
-/// Throws WorkloadError where no cut of the problem fits VMEM.
-void check_depthwise_fits(const ConvolutionProblem& problem, const Target& target);
+/// Whether a cut of the problem fits VMEM.
+bool fits_depthwise(const ConvolutionProblem& problem, const Target& target);
 
 }  // namespace tpu::compiler

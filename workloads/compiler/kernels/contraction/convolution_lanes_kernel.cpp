@@ -216,7 +216,7 @@ TileGrid::Block LanesKernel::result_block(ElementType type, bool to_vmem, std::u
 LoweredKernel convolution_lanes_kernel(const ConvolutionProblem& problem,
                                        const MatmulEpilogue& epilogue, const Target& target) {
   const ConvolutionProblem flat = with_flat_pixels(problem);
-  LanesTiling tiling = find_lanes_tiling(flat, target);
+  LanesTiling tiling = find_lanes_tiling(flat, target).value();
   // Expressions that need more registers than there are get less code that overlaps.
   for (; tiling.finished_pairs > 0; tiling.finished_pairs = 0, tiling.steps_at_once = 2) {
     for (; tiling.steps_at_once > 0; --tiling.steps_at_once) {

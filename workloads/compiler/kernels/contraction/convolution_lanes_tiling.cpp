@@ -160,14 +160,14 @@ class LanesSearch {
     return best_.cycles != 0;
   }
 
-  LanesTiling run() {
+  OrRefusal<LanesTiling> run() {
     consider_all();
     if (best_.cycles == 0) {
-      throw WorkloadError("convolution " + problem_.name + ": no cut of a " +
-                          std::to_string(height().input) + "x" + std::to_string(width().input) +
-                          " image of " + std::to_string(problem_.contracted) +
-                          " features, batch in the lanes, fits the VMEM of " +
-                          std::to_string(target_.vmem_bytes) + " bytes");
+      return Refusal{"convolution " + problem_.name + ": no cut of a " +
+                     std::to_string(height().input) + "x" + std::to_string(width().input) +
+                     " image of " + std::to_string(problem_.contracted) +
+                     " features, batch in the lanes, fits the VMEM of " +
+                     std::to_string(target_.vmem_bytes) + " bytes"};
     }
     return best_;
   }
@@ -310,7 +310,7 @@ class LanesSearch {
 
 }  // namespace
 
-LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
+OrRefusal<LanesTiling> find_lanes_tiling(const ConvolutionProblem& problem, const Target& target) {
   return LanesSearch(problem, target).run();
 }
 

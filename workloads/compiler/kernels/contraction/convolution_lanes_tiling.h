@@ -4,6 +4,7 @@
 #include "workloads/compiler/kernels/contraction/convolution_patches.h"
 #include "workloads/compiler/kernels/contraction/convolution_problem.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
+#include "workloads/compiler/kernels/refusal.h"
 
 namespace tpu::compiler {
 
@@ -67,7 +68,7 @@ struct LanesSizes : LanesGrid {
   void set_blocks(const ConvolutionProblem& problem);
 };
 
-LanesTiling find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
+OrRefusal<LanesTiling> find_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
 /// Whether there is one.
 bool has_lanes_tiling(const ConvolutionProblem& problem, const Target& target);
 

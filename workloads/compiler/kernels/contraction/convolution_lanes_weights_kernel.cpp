@@ -432,7 +432,7 @@ LoweredKernel convolution_lanes_weights_kernel(const ConvolutionProblem& problem
                                                const MatmulEpilogue& epilogue,
                                                const Target& target) {
   const ConvolutionProblem flat = with_flat_pixels(problem);
-  const LanesWeightsTiling tiling = find_lanes_weights_tiling(flat, target);
+  const LanesWeightsTiling tiling = find_lanes_weights_tiling(flat, target).value();
   return LanesWeightsKernel(flat, tiling, epilogue, target).emit();
 }
 

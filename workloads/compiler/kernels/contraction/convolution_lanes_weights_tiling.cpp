@@ -106,13 +106,13 @@ class LanesWeightsSearch {
     return best_.cycles != 0;
   }
 
-  LanesWeightsTiling run() {
+  OrRefusal<LanesWeightsTiling> run() {
     consider_all();
     if (best_.cycles == 0) {
-      throw WorkloadError("convolution " + problem_.name + ": no cut of a weight gradient of " +
-                          std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
-                          " features, batch in the lanes, fits the VMEM of " +
-                          std::to_string(target_.vmem_bytes) + " bytes");
+      return Refusal{"convolution " + problem_.name + ": no cut of a weight gradient of " +
+                     std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
+                     " features, batch in the lanes, fits the VMEM of " +
+                     std::to_string(target_.vmem_bytes) + " bytes"};
     }
     return best_;
   }
@@ -211,8 +211,8 @@ class LanesWeightsSearch {
 
 }  // namespace
 
-LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,
-                                             const Target& target) {
+OrRefusal<LanesWeightsTiling> find_lanes_weights_tiling(const ConvolutionProblem& problem,
+                                                        const Target& target) {
   return LanesWeightsSearch(problem, target).run();
 }
 

@@ -6,6 +6,7 @@
 #include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/convolution_problem.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
+#include "workloads/compiler/kernels/refusal.h"
 
 namespace tpu::compiler {
 
@@ -67,8 +68,8 @@ struct LanesWeightsSizes : LanesWeightsGrid {
   void set_steps(const ConvolutionProblem& problem, const LanesWeightsTiling& tiling);
 };
 
-LanesWeightsTiling find_lanes_weights_tiling(const ConvolutionProblem& problem,
-                                             const Target& target);
+OrRefusal<LanesWeightsTiling> find_lanes_weights_tiling(const ConvolutionProblem& problem,
+                                                        const Target& target);
 /// Whether there is one.
 bool has_lanes_weights_tiling(const ConvolutionProblem& problem, const Target& target);
 

@@ -92,10 +92,9 @@ bool find_groups(ConvolutionProblem& problem, const hlo::HloInstruction& convolu
          (lane(out) == dims.output_batch) == problem.batch_in_lanes;
 }
 
-/// The spatial dimensions and the types.
-void find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
-                  const Shape& input, const Shape& window, const Shape& out,
-                  const std::function<void(const std::string&)>& refuse) {
+/// The spatial dimensions and the types; what was expected, where that is not so.
+std::string find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
+                         const Shape& input, const Shape& window, const Shape& out) {
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   for (std::size_t i = 0; i < 2; ++i) {
     const hlo::WindowDimension& w = convolution.window[i];
@@ -108,15 +107,16 @@ void find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convol
     s.base_dilation = w.base_dilation;
     s.padding = w.padding_low;
     s.reversed = w.reversal;
-    if (s.stride > 1 && s.base_dilation > 1) refuse("expected a stride or a base dilation");
-    if (s.padding < 0) refuse("expected no pixels that are cut off before the first position");
+    if (s.stride > 1 && s.base_dilation > 1) return "expected a stride or a base dilation";
+    if (s.padding < 0) return "expected no pixels that are cut off before the first position";
     if (problem.contracts_rows && (s.base_dilation > 1 || s.reversed)) {
-      refuse("expected a weight gradient without base dilation and reversal");
+      return "expected a weight gradient without base dilation and reversal";
     }
   }
   problem.input_type = input.type;
   problem.window_type = window.type;
   problem.result_types = {out.type};
+  return {};
 }
 
 }  // namespace
@@ -134,42 +134,49 @@ bool ConvolutionProblem::is_product() const {
   });
 }
 
-ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution, const Shape& input,
-                                       const Shape& window, const Shape& out) {
+OrRefusal<ConvolutionProblem> convolution_problem(const hlo::HloInstruction& convolution,
+                                                  const Shape& input, const Shape& window,
+                                                  const Shape& out) {
   const auto refuse = [&](const std::string& why) {
-    throw WorkloadError(describe(convolution, input, window) + ": no kernel: " + why);
+    return Refusal{describe(convolution, input, window) + ": no kernel: " + why};
+  };
+  ConvolutionProblem problem;
+  const auto with_spatial = [&]() -> OrRefusal<ConvolutionProblem> {
+    const std::string expected = find_spatial(problem, convolution, input, window, out);
+    if (!expected.empty()) return refuse(expected);
+    return std::move(problem);
   };
   for (const Shape* shape : {&input, &window, &out}) {
-    if (!has_kernel_type(*shape)) refuse("expected f32 or bf16 arrays with two spatial dimensions");
+    if (!has_kernel_type(*shape)) {
+      return refuse("expected f32 or bf16 arrays with two spatial dimensions");
+    }
   }
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   if (!spatial_outermost(input, dims.input_spatial) ||
       !spatial_outermost(window, dims.kernel_spatial) ||
       !spatial_outermost(out, dims.output_spatial)) {
-    refuse("expected layouts with the spatial dimensions outermost");
+    return refuse("expected layouts with the spatial dimensions outermost");
   }
-  ConvolutionProblem problem;
   problem.name = convolution.name;
   if (convolution.feature_group_count != 1 || convolution.batch_group_count != 1) {
     if (!find_groups(problem, convolution, input, window, out)) {
-      refuse("expected no groups, or one feature in each and the features of the kernel minor");
+      return refuse(
+          "expected no groups, or one feature in each and the features of the kernel minor");
     }
-    find_spatial(problem, convolution, input, window, out, refuse);
-    return problem;
+    return with_spatial();
   }
   find_order(problem, convolution, input, window, out);
   const bool features_minor = lane(out) == dims.output_feature;
   if (!features_minor && !problem.batch_in_lanes) {
-    refuse("expected the result's features or its batch to be minor");
+    return refuse("expected the result's features or its batch to be minor");
   }
   if (problem.contracts_rows && problem.window_transposed) {
-    refuse("expected a weight gradient's second operand with its features minor");
+    return refuse("expected a weight gradient's second operand with its features minor");
   }
   problem.rows = static_cast<std::uint32_t>(extent_of(out, dims.output_batch));
   problem.columns = static_cast<std::uint32_t>(extent_of(out, dims.output_feature));
   problem.contracted = static_cast<std::uint32_t>(extent_of(input, dims.input_feature));
-  find_spatial(problem, convolution, input, window, out, refuse);
-  return problem;
+  return with_spatial();
 }
 
 ConvolutionProblem with_flat_pixels(const ConvolutionProblem& problem) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
@@ -58,11 +59,11 @@ struct ConvolutionProblem {
   bool is_product() const;
 };
 
-/// Reads a convolution instruction whose arrays have the given shapes (with layouts). Throws
-/// WorkloadError with name, shapes and window for what no kernel does.
-ConvolutionProblem convolution_problem(const hlo::HloInstruction& convolution,
-                                       const hlo::Shape& input, const hlo::Shape& window,
-                                       const hlo::Shape& out);
+/// Reads a convolution instruction whose arrays have the given shapes (with layouts). Refuses, with
+/// name, shapes and window, what no kernel does.
+OrRefusal<ConvolutionProblem> convolution_problem(const hlo::HloInstruction& convolution,
+                                                  const hlo::Shape& input, const hlo::Shape& window,
+                                                  const hlo::Shape& out);
 
 /// The same convolution with all pixels in one column, where they are independent of each other.
 ConvolutionProblem with_flat_pixels(const ConvolutionProblem& problem);

@@ -147,17 +147,17 @@ class ConvolutionSearch {
   ConvolutionSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
-  ConvolutionTiling run() {
+  OrRefusal<ConvolutionTiling> run() {
     const std::uint32_t column_tiles = tiles_of(problem_.columns, 128);
     for (std::uint32_t block = 1; block <= column_tiles; ++block) {
       if (column_tiles % block == 0) consider_columns(block);
     }
     if (best_.cycles == 0) {
-      throw WorkloadError("convolution " + problem_.name + ": no cut of a " +
-                          std::to_string(problem_.spatial[0].input) + "x" +
-                          std::to_string(problem_.spatial[1].input) + " image of " +
-                          std::to_string(problem_.contracted) + " features fits the VMEM of " +
-                          std::to_string(target_.vmem_bytes) + " bytes");
+      return Refusal{"convolution " + problem_.name + ": no cut of a " +
+                     std::to_string(problem_.spatial[0].input) + "x" +
+                     std::to_string(problem_.spatial[1].input) + " image of " +
+                     std::to_string(problem_.contracted) + " features fits the VMEM of " +
+                     std::to_string(target_.vmem_bytes) + " bytes"};
     }
     return best_;
   }
@@ -246,7 +246,8 @@ class ConvolutionSearch {
 
 }  // namespace
 
-ConvolutionTiling find_convolution_tiling(const ConvolutionProblem& problem, const Target& target) {
+OrRefusal<ConvolutionTiling> find_convolution_tiling(const ConvolutionProblem& problem,
+                                                     const Target& target) {
   return ConvolutionSearch(problem, target).run();
 }
 

@@ -5,6 +5,7 @@
 #include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/convolution_problem.h"
 #include "workloads/compiler/kernels/contraction/window_join.h"
+#include "workloads/compiler/kernels/refusal.h"
 
 namespace tpu::compiler {
 
@@ -62,6 +63,7 @@ struct ConvolutionSizes : ConvolutionGrid {
                  std::size_t taps);
 };
 
-ConvolutionTiling find_convolution_tiling(const ConvolutionProblem& problem, const Target& target);
+OrRefusal<ConvolutionTiling> find_convolution_tiling(const ConvolutionProblem& problem,
+                                                     const Target& target);
 
 }  // namespace tpu::compiler

@@ -613,7 +613,7 @@ void WeightsKernel::apply_epilogue() {
 
 LoweredKernel convolution_weights_kernel(const ConvolutionProblem& problem,
                                          const MatmulEpilogue& epilogue, const Target& target) {
-  const WeightsTiling tiling = find_weights_tiling(problem, target);
+  const WeightsTiling tiling = find_weights_tiling(problem, target).value();
   return WeightsKernel(problem, tiling, epilogue, target).emit();
 }
 

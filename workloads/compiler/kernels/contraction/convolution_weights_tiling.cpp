@@ -111,7 +111,7 @@ class WeightsSearch {
   WeightsSearch(const ConvolutionProblem& problem, const Target& target)
       : problem_(problem), target_(target) {}
 
-  WeightsTiling run() {
+  OrRefusal<WeightsTiling> run() {
     const std::uint32_t batch_tiles = tiles_of(problem_.contracted, 8);
     const std::uint32_t column_tiles = tiles_of(problem_.columns, 128);
     const std::uint32_t row_tiles = tiles_of(problem_.rows, 128);
@@ -129,10 +129,9 @@ class WeightsSearch {
       }
     }
     if (best_.cycles == 0) {
-      throw WorkloadError("convolution " + problem_.name + ": no cut of a weight gradient of " +
-                          std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
-                          " features fits the VMEM of " + std::to_string(target_.vmem_bytes) +
-                          " bytes");
+      return Refusal{"convolution " + problem_.name + ": no cut of a weight gradient of " +
+                     std::to_string(problem_.rows) + "x" + std::to_string(problem_.columns) +
+                     " features fits the VMEM of " + std::to_string(target_.vmem_bytes) + " bytes"};
     }
     return best_;
   }
@@ -219,7 +218,8 @@ class WeightsSearch {
 
 }  // namespace
 
-WeightsTiling find_weights_tiling(const ConvolutionProblem& problem, const Target& target) {
+OrRefusal<WeightsTiling> find_weights_tiling(const ConvolutionProblem& problem,
+                                             const Target& target) {
   return WeightsSearch(problem, target).run();
 }
 

@@ -5,6 +5,7 @@
 #include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/convolution_problem.h"
 #include "workloads/compiler/kernels/contraction/turned_runs.h"
+#include "workloads/compiler/kernels/refusal.h"
 
 namespace tpu::compiler {
 
@@ -69,6 +70,7 @@ struct WeightsSizes : WeightsGrid {
 /// pairs, which stay together.
 std::uint32_t most_tile_pixels(const ConvolutionProblem& problem);
 
-WeightsTiling find_weights_tiling(const ConvolutionProblem& problem, const Target& target);
+OrRefusal<WeightsTiling> find_weights_tiling(const ConvolutionProblem& problem,
+                                             const Target& target);
 
 }  // namespace tpu::compiler

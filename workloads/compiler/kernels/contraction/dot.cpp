@@ -20,7 +20,7 @@ LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& compu
                         const hlo::HloInstruction& instruction, const Target& target) {
   MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
   DotProblem problem = problem_of(epilogue);
-  const DotTiling tiling = choose_sides(problem, target);
+  const DotTiling tiling = choose_sides(problem, target).value();
   if (problem.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
   return dot_kernel(problem, tiling, epilogue, target);
 }

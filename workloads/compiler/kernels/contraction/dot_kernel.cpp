@@ -18,7 +18,7 @@ LoweredKernel dot_kernel(const DotProblem& problem, const DotTiling& tiling,
   if (tiling.finished_tiles > 0 || tiling.turns_beside) {
     std::optional<LoweredKernel> overlapping = emit(kMostEpilogueTiles, false);
     if (overlapping) return std::move(*overlapping);
-    return dot_kernel(problem, find_dot_tiling(problem, target, false), epilogue, target);
+    return dot_kernel(problem, find_dot_tiling(problem, target, false).value(), epilogue, target);
   }
   for (std::uint32_t unroll = kMostEpilogueTiles;; unroll /= 2) {
     std::optional<LoweredKernel> lowered = emit(unroll, unroll == 1);

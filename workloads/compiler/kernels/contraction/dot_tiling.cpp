@@ -445,12 +445,13 @@ bool DotSizes::has_whole_arrays() const {
          is_whole(result_shape(problem->result_types[0]));
 }
 
-DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap) {
+OrRefusal<DotTiling> find_dot_tiling(const DotProblem& problem, const Target& target,
+                                     bool may_overlap) {
   const DotTiling found = Search(problem, target, may_overlap).run();
   if (found.cycles == 0) {
-    throw WorkloadError("dot " + problem.name + ": no cut of " + std::to_string(problem.m) + "x" +
-                        std::to_string(problem.k) + "x" + std::to_string(problem.n) +
-                        " fits the VMEM of " + std::to_string(target.vmem_bytes) + " bytes");
+    return Refusal{"dot " + problem.name + ": no cut of " + std::to_string(problem.m) + "x" +
+                   std::to_string(problem.k) + "x" + std::to_string(problem.n) +
+                   " fits the VMEM of " + std::to_string(target.vmem_bytes) + " bytes"};
   }
   return found;
 }
@@ -469,7 +470,7 @@ std::optional<DotTiling> find_whole_dot_tiling(DotProblem& problem, const Target
   return best;
 }
 
-DotTiling choose_sides(DotProblem& problem, const Target& target) {
+OrRefusal<DotTiling> choose_sides(DotProblem& problem, const Target& target) {
   exchange_where_cheaper(problem);
   std::vector<DotProblem> forms{problem};
   const std::optional<DotProblem> exchanged = with_sides_exchanged(problem);
@@ -487,7 +488,8 @@ DotTiling choose_sides(DotProblem& problem, const Target& target) {
     best = found;
     problem = std::move(form);
   }
-  return best.cycles != 0 ? best : find_dot_tiling(problem, target);
+  if (best.cycles == 0) return find_dot_tiling(problem, target);
+  return best;
 }
 
 }  // namespace tpu::compiler

@@ -6,6 +6,7 @@
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/matmul_memory.h"
+#include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/kernels/tiles/block_dma.h"
 #include "workloads/compiler/target.h"
 
@@ -35,9 +36,10 @@ struct DotTiling {
   double cycles = 0;  ///< What the search expects.
 };
 
-/// Finds the cut with the least expected time. Throws WorkloadError when none fits VMEM.
+/// Finds the cut with the least expected time; refused when none fits VMEM.
 /// `may_overlap`: steps may finish tiles.
-DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool may_overlap = true);
+OrRefusal<DotTiling> find_dot_tiling(const DotProblem& problem, const Target& target,
+                                     bool may_overlap = true);
 
 /// The cut for arrays that stand in VMEM, whole: that with the least expected time of those that
 /// are one tile of the grid. Which side's rows stream is chosen as well. None: there is no such
@@ -45,8 +47,8 @@ DotTiling find_dot_tiling(const DotProblem& problem, const Target& target, bool 
 std::optional<DotTiling> find_whole_dot_tiling(DotProblem& problem, const Target& target);
 
 /// Chooses which side's rows stream, where either way something is transposed by the search's time,
-/// and finds the cut for it. Throws WorkloadError when none fits VMEM.
-DotTiling choose_sides(DotProblem& problem, const Target& target);
+/// and finds the cut for it; refused when none fits VMEM.
+OrRefusal<DotTiling> choose_sides(DotProblem& problem, const Target& target);
 
 /// Pushes of eight rows that a tile of weights takes: fewer than 16 where all stand in one tile.
 std::uint32_t weight_pushes(const DotProblem& problem);

@@ -10,6 +10,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise/expression.h"
+#include "workloads/compiler/kernels/refusal.h"
 
 namespace tpu::compiler {
 
@@ -65,23 +66,23 @@ class Planner {
     extent = part;
   }
 
-  ElementwisePlan run() {
+  OrRefusal<ElementwisePlan> run() {
     plan_.needed.assign(static_cast<std::size_t>(space_.rank()), false);
-    find_inputs();
-    find_reductions();
+    if (const auto refusal = find_inputs()) return *refusal;
+    if (const auto refusal = find_reductions()) return *refusal;
     find_levels();
     find_row_values();
     find_column_values();
-    find_outputs();
+    if (const auto refusal = find_outputs()) return *refusal;
     repeat_large_tiles();
     choose_shape();
     find_needed_axes();
     choose_unroll();
     choose_passes_together();
-    choose_block();
+    if (const auto refusal = choose_block()) return *refusal;
     choose_spread_group();
     gather_lines();
-    return plan_;
+    return std::move(plan_);
   }
 
   /// The first axis longer than 1, where it is above the rows; else none.
@@ -95,8 +96,8 @@ class Planner {
  private:
   bool slice(hlo::Shape& shape, const std::vector<int>& axes) const;
   bool keeps_column(ElementwisePlan::Input& input) const;
-  void find_inputs();
-  void find_reductions();
+  std::optional<Refusal> find_inputs();
+  std::optional<Refusal> find_reductions();
   bool is_reduced(const ExpressionNode& node, int axis) const;
   bool is_used(int id) const;
   void keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node);
@@ -108,7 +109,7 @@ class Planner {
   void keep_column_value(int node, bool is_reciprocal);
   void keep_column_values(const std::vector<bool>& wanted, bool are_reciprocals);
   void find_column_values();
-  void find_outputs();
+  std::optional<Refusal> find_outputs();
   void repeat_large_tiles();
   void choose_shape();
   void find_needed_axes();
@@ -121,18 +122,17 @@ class Planner {
   void choose_group(ElementwisePlan::Group& group, int most_tiles, bool crosses_lanes, int sums);
   void choose_spread_group();
   void shrink_groups(std::int64_t most);
-  void choose_block();
+  std::optional<Refusal> choose_block();
   int level_of(int node) const;
   std::size_t operations() const;
-  void divide_period();
+  std::optional<Refusal> divide_period();
   bool wants_lines() const;
   std::int64_t line_block() const;
   void gather_lines();
   std::int64_t resident_bytes() const;
-  [[noreturn]] void refuse(const hlo::Shape& shape, const std::string& why) const {
-    throw WorkloadError("no kernel for " + graph_.kernel_name() + " over " +
-                        hlo::to_string(graph_.space_shape()) + ", " + hlo::to_string(shape) + ": " +
-                        why);
+  Refusal refuse(const hlo::Shape& shape, const std::string& why) const {
+    return {"no kernel for " + graph_.kernel_name() + " over " +
+            hlo::to_string(graph_.space_shape()) + ", " + hlo::to_string(shape) + ": " + why};
   }
 
   const ExpressionGraph& graph_;
@@ -170,7 +170,7 @@ bool Planner::keeps_column(ElementwisePlan::Input& input) const {
          registers * kRegisterBytes <= kLargestColumn;
 }
 
-void Planner::find_inputs() {
+std::optional<Refusal> Planner::find_inputs() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
     const ExpressionNode& node = graph_.nodes()[id];
     if (node.opcode != HloOpcode::kParameter) continue;
@@ -179,7 +179,7 @@ void Planner::find_inputs() {
     input.operand = static_cast<int>(node.parameter);
     hlo::Shape shape = node.shape;
     if (!node.shift.empty()) {
-      if (!limits_.whole_arrays) refuse(shape, "expected the elements at their places");
+      if (!limits_.whole_arrays) return refuse(shape, "expected the elements at their places");
       input.access = shifted_access(shape, node.shift);
       plan_.inputs.push_back(std::move(input));
       continue;
@@ -188,13 +188,14 @@ void Planner::find_inputs() {
     input.access = find_access(space_, shape, node.axes, graph_.kernel_name());
     input.part = node.part;
     if (!(node.part == ArrayPart{}) && !input.is_stream()) {
-      refuse(shape, "expected a slice that is read in place to cover the results");
+      return refuse(shape, "expected a slice that is read in place to cover the results");
     }
     input.fixed = input.is_column() && !input.sliced && !input.access.needs_rows() &&
                   input.access.major_axes().empty();
     input.kept = keeps_column(input);
     plan_.inputs.push_back(std::move(input));
   }
+  return std::nullopt;
 }
 
 void Planner::keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionNode& node) {
@@ -233,7 +234,7 @@ bool Planner::is_used(int id) const {
   });
 }
 
-void Planner::find_reductions() {
+std::optional<Refusal> Planner::find_reductions() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
     const ExpressionNode& node = graph_.nodes()[id];
     if (node.opcode != HloOpcode::kReduce) continue;
@@ -257,10 +258,11 @@ void Planner::find_reductions() {
                        std::find(reduced.begin(), reduced.end(), plan_.cut_axis) == reduced.end();
     keep_axes(reduction, node);
     if (reduction.integer && !reduction.lanes_kept) {
-      refuse(node.shape, "reductions along the minor dimension add fp32 only");
+      return refuse(node.shape, "reductions along the minor dimension add fp32 only");
     }
     plan_.reductions.push_back(std::move(reduction));
   }
+  return std::nullopt;
 }
 
 int Planner::level_of(int id) const {
@@ -393,7 +395,7 @@ void Planner::find_column_values() {
   keep_column_values(read, false);
 }
 
-void Planner::find_outputs() {
+std::optional<Refusal> Planner::find_outputs() {
   for (std::size_t i = 0; i < graph_.roots().size(); ++i) {
     ElementwisePlan::Output output;
     output.node = graph_.roots()[i];
@@ -409,7 +411,7 @@ void Planner::find_outputs() {
       output.sliced = slice(output.shape, axes);
       output.access = find_access(space_, output.shape, axes, graph_.kernel_name());
       if (output.access.kind != Kind::kStream || output.sliced != (plan_.parts > 1)) {
-        refuse(output.shape, "expected the result in the layout of the operands");
+        return refuse(output.shape, "expected the result in the layout of the operands");
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
       plan_.outputs.push_back(std::move(output));
@@ -421,7 +423,8 @@ void Planner::find_outputs() {
       if (index < 0 || plan_.reductions[static_cast<std::size_t>(index)].along_lanes) continue;
       output.is_column_value = plan_.column_value_of(output.node, false) != nullptr;
       if (below != output.node && !output.is_column_value) {
-        refuse(output.shape, "operations behind a reduction over rows belong to another kernel");
+        return refuse(output.shape,
+                      "operations behind a reduction over rows belong to another kernel");
       }
       output.kind = OutputKind::kAccumulated;
       output.reduction = index;
@@ -432,7 +435,7 @@ void Planner::find_outputs() {
             : plan_.reductions[static_cast<std::size_t>(output.reduction)].sliced;
     output.sliced = ends_with_part && slice(output.shape, graph_.node(output.node).axes);
     if (output.sliced != ends_with_part) {
-      refuse(output.shape, "expected parts of the result one after the other in memory");
+      return refuse(output.shape, "expected parts of the result one after the other in memory");
     }
     if (output.kind == OutputKind::kRows) {
       // Rows of packed results are written to 32-bit tiles first.
@@ -443,15 +446,16 @@ void Planner::find_outputs() {
       const bool along_rows =
           output.access.needs_rows() && output.access.x == ArrayAccess::Step::kRows;
       if (!along_rows && space_.rows() != 1) {
-        refuse(output.shape, "expected the rows of the space as the minor dimension");
+        return refuse(output.shape, "expected the rows of the space as the minor dimension");
       }
       output.level -= 1;
     }
     if (!is_in_order(output.shape, graph_.node(output.node).axes)) {
-      refuse(output.shape, "expected the result's dimensions in the order of the operand's");
+      return refuse(output.shape, "expected the result's dimensions in the order of the operand's");
     }
     plan_.outputs.push_back(std::move(output));
   }
+  return std::nullopt;
 }
 
 /// Streams matrices that are the same at every major index, the largest first, until the rest
@@ -684,7 +688,7 @@ std::int64_t Planner::resident_bytes() const {
   return rows * 512;
 }
 
-void Planner::choose_block() {
+std::optional<Refusal> Planner::choose_block() {
   std::int64_t stream_rows = 0, slots = 0, largest = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     if (input.is_stream()) {
@@ -710,17 +714,18 @@ void Planner::choose_block() {
       static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
   const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room / per_row_tile;
   if (room <= 0 || most < 1) {
-    refuse(graph_.space_shape(),
-           "expected the broadcast operands, the results of reductions and two buffers of eight "
-           "rows of each other array in " +
-               std::to_string(target_.vmem_bytes >> 20) + " MiB of VMEM; found " +
-               std::to_string(resident_bytes()) + " and " + std::to_string(per_row_tile) +
-               " bytes");
+    return refuse(
+        graph_.space_shape(),
+        "expected the broadcast operands, the results of reductions and two buffers of eight "
+        "rows of each other array in " +
+            std::to_string(target_.vmem_bytes >> 20) + " MiB of VMEM; found " +
+            std::to_string(resident_bytes()) + " and " + std::to_string(per_row_tile) + " bytes");
   }
   if (limits_.whole_arrays) {
-    if (most < plan_.row_tiles) refuse(graph_.space_shape(), "expected arrays that fit VMEM whole");
+    if (most < plan_.row_tiles)
+      return refuse(graph_.space_shape(), "expected arrays that fit VMEM whole");
     plan_.block = plan_.row_tiles;
-    return;
+    return std::nullopt;
   }
   // Blocks of 64 KiB to 1 MiB of f32, eight or more where there is enough: DMAs of the largest take
   // ten times the latency between a block's end and the arrival of the one after the next.
@@ -730,12 +735,12 @@ void Planner::choose_block() {
   plan_.block = std::clamp<std::int64_t>(wanted / per_row, 1, std::min(most, plan_.row_tiles));
   plan_.block = std::max<std::int64_t>(plan_.block, std::min<std::int64_t>(most, least_block()));
   if (plan_.has_whole_matrices() && plan_.block < plan_.radix(0)) {
-    refuse(graph_.space_shape(), "expected whole matrices in a block");
+    return refuse(graph_.space_shape(), "expected whole matrices in a block");
   }
   if (plan_.block < least_block()) shrink_groups(plan_.block);
   plan_.block -= plan_.block % least_block();
   if (wants_lines() && plan_.block >= line_block()) plan_.block -= plan_.block % line_block();
-  if (plan_.period > 0) divide_period();
+  return plan_.period > 0 ? divide_period() : std::nullopt;
 }
 
 /// Whether groups write results along the rows in pieces of a line.
@@ -769,7 +774,7 @@ void Planner::shrink_groups(std::int64_t most) {
 
 /// Makes the block a divisor of the matrix that repeated streams go through, and the period a count
 /// of blocks.
-void Planner::divide_period() {
+std::optional<Refusal> Planner::divide_period() {
   const std::int64_t matrix = plan_.period;
   plan_.block = std::min(plan_.block, matrix);
   while (matrix % plan_.block != 0) --plan_.block;
@@ -778,9 +783,10 @@ void Planner::divide_period() {
   }
   plan_.period = matrix / plan_.block;
   if (!has_modulo(plan_.period, plan_.row_tiles / plan_.block)) {
-    refuse(graph_.space_shape(),
-           "expected fewer blocks, found " + std::to_string(plan_.row_tiles / plan_.block));
+    return refuse(graph_.space_shape(),
+                  "expected fewer blocks, found " + std::to_string(plan_.row_tiles / plan_.block));
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -881,21 +887,15 @@ ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t 
   const int axis = Planner::outermost_axis(graph.space());
   const std::int64_t extent =
       axis == kNoAxis ? 1 : graph.space().extents[static_cast<std::size_t>(axis)];
-  try {
-    return Planner(graph, operand_count, target, limits, 0).run();
-  } catch (const WorkloadError&) {
-    if (limits.whole_arrays) throw;
-    // The largest part that fits; else what is said of the whole.
-    for (std::int64_t part = extent / 2; part > 0; --part) {
-      if (extent % part != 0) continue;
-      try {
-        return Planner(graph, operand_count, target, limits, part).run();
-      } catch (const WorkloadError&) {
-        continue;
-      }
-    }
-    throw;
+  OrRefusal<ElementwisePlan> whole = Planner(graph, operand_count, target, limits, 0).run();
+  if (whole || limits.whole_arrays) return std::move(whole).value();
+  // The largest part that fits; else what is said of the whole.
+  for (std::int64_t part = extent / 2; part > 0; --part) {
+    if (extent % part != 0) continue;
+    OrRefusal<ElementwisePlan> of_part = Planner(graph, operand_count, target, limits, part).run();
+    if (of_part) return std::move(of_part).value();
   }
+  return std::move(whole).value();
 }
 
 }  // namespace tpu::compiler

@@ -36,10 +36,16 @@ std::vector<PixelRegister> pixel_registers(const PoolingPlan& plan) {
   return registers;
 }
 
-/// Chooses the greatest part of a pixel for which `rows_needed(plan)` VMEM rows fit.
+Refusal refuse_window(const hlo::HloInstruction& instruction, const std::string& why) {
+  return {"no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
+          hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why};
+}
+
+/// The plan with the greatest part of a pixel for which `rows_needed(plan)` VMEM rows fit.
 template <class RowsNeeded>
-void choose_chunk(PoolingPlan& plan, const Target& target, const hlo::HloInstruction& instruction,
-                  RowsNeeded&& rows_needed) {
+OrRefusal<PoolingPlan> with_chunk(PoolingPlan plan, const Target& target,
+                                  const hlo::HloInstruction& instruction,
+                                  RowsNeeded&& rows_needed) {
   const std::int64_t room = static_cast<std::int64_t>(target.vmem_bytes / 512) - 256;
   std::int64_t best = 0;
   for (std::int64_t tiles = 1; tiles <= plan.pixel_tiles; ++tiles) {
@@ -49,12 +55,11 @@ void choose_chunk(PoolingPlan& plan, const Target& target, const hlo::HloInstruc
     best = tiles;
   }
   if (best == 0) {
-    throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
-                        hlo::to_string(instruction.shape) + " \"" + instruction.name +
-                        "\": expected the rows of a window, one tile of each pixel, in " +
-                        std::to_string(target.vmem_bytes >> 10) + " KiB of VMEM");
+    return refuse_window(instruction, "expected the rows of a window, one tile of each pixel, in " +
+                                          std::to_string(target.vmem_bytes >> 10) + " KiB of VMEM");
   }
   plan.chunk_tiles = best;
+  return plan;
 }
 
 /// A register of an image as fp32: one, or of packed rows the even and the odd ones.
@@ -79,16 +84,19 @@ void for_columns(KernelBuilder& builder, std::int64_t count, std::int64_t unroll
 /// The kernel of a reduce-window by addition or maximum.
 class ReduceWindowKernel {
  public:
-  ReduceWindowKernel(const hlo::HloInstruction& instruction, const hlo::Shape& image, bool sums,
-                     const Target& target)
-      : plan_(read_window(instruction, image, instruction.shape)),
-        sums_(sums),
-        builder_(instruction.name, target) {
-    choose_chunk(plan_, target, instruction, [](const PoolingPlan& plan) {
+  static OrRefusal<PoolingPlan> plan(const hlo::HloInstruction& instruction,
+                                     const hlo::Shape& image, const Target& target) {
+    OrRefusal<PoolingPlan> window = read_window(instruction, image, instruction.shape);
+    if (!window) return window;
+    return with_chunk(*window, target, instruction, [](const PoolingPlan& plan) {
       return WindowRows::ring_rows(plan) * plan.row_rows() +
              2 * plan.columns.windows * plan.pixel_rows();
     });
   }
+
+  ReduceWindowKernel(const std::string& name, const PoolingPlan& plan, bool sums,
+                     const Target& target)
+      : plan_(plan), sums_(sums), builder_(name, target) {}
 
   LoweredKernel emit() {
     load_flag_ = BlockPipeline::allocate_flags(builder_);
@@ -226,24 +234,26 @@ std::vector<std::vector<VReg>> ReduceWindowKernel::combined_in_a_loop(
 /// out.
 class SelectAndScatterKernel {
  public:
-  SelectAndScatterKernel(const hlo::HloInstruction& instruction, const hlo::Shape& source,
-                         const Target& target)
-      : plan_(read_window(instruction, instruction.shape, source)),
-        builder_(instruction.name, target) {
-    const PoolingPlan::Dimension& rows = plan_.rows;
-    if (rows.stride > rows.reach()) {
-      throw WorkloadError("no kernel for select-and-scatter " + hlo::to_string(instruction.shape) +
-                          " \"" + instruction.name +
-                          "\": expected windows without gaps between their rows");
+  static OrRefusal<PoolingPlan> plan(const hlo::HloInstruction& instruction,
+                                     const hlo::Shape& source, const Target& target) {
+    OrRefusal<PoolingPlan> window = read_window(instruction, instruction.shape, source);
+    if (!window) return window;
+    if (window->rows.stride > window->rows.reach()) {
+      return refuse_window(instruction, "expected windows without gaps between their rows");
     }
-    iterations_ =
-        std::max(rows.windows, (rows.padding + rows.image + rows.stride - 1) / rows.stride);
-    choose_chunk(plan_, target, instruction, [](const PoolingPlan& plan) {
+    return with_chunk(*window, target, instruction, [](const PoolingPlan& plan) {
       return WindowRows::ring_rows(plan) * plan.row_rows() +
              2 * plan.columns.windows * plan.pixel_rows() +
              plan.rows.reach() * plan.columns.padded() * sum_rows(plan) +
              2 * plan.rows.stride * plan.columns.image * plan.pixel_rows();
     });
+  }
+
+  SelectAndScatterKernel(const std::string& name, const PoolingPlan& plan, const Target& target)
+      : plan_(plan), builder_(name, target) {
+    const PoolingPlan::Dimension& rows = plan_.rows;
+    iterations_ =
+        std::max(rows.windows, (rows.padding + rows.image + rows.stride - 1) / rows.stride);
   }
 
   LoweredKernel emit();
@@ -498,11 +508,6 @@ const hlo::HloInstruction& root_of(const hlo::Module& module, hlo::ComputationId
   return computation.at(computation.root);
 }
 
-[[noreturn]] void refuse_window(const hlo::HloInstruction& instruction, const std::string& why) {
-  throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
-                      hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
-}
-
 /// The constant's value, when it is a floating scalar.
 bool is_constant(const hlo::HloInstruction& instruction, std::uint32_t expected_high_half) {
   if (instruction.opcode != HloOpcode::kConstant || instruction.literal.size() < 2) return false;
@@ -515,43 +520,54 @@ bool is_constant(const hlo::HloInstruction& instruction, std::uint32_t expected_
   return high == expected_high_half;
 }
 
-}  // namespace
-
-LoweredKernel lower_pooling(const hlo::Module& module, const hlo::Computation& computation,
-                            const hlo::HloInstruction& instruction, const Target& target) {
-  const hlo::Shape& image = computation.at(instruction.operands.at(0)).shape;
+/// The kernel of an instruction. The plan is used while all of these are there.
+OrRefusal<KernelPlan> plan_pooling(const hlo::Module& module, const hlo::Computation& computation,
+                                   const hlo::HloInstruction& instruction, const Target& target) {
   if (instruction.opcode == HloOpcode::kReduceWindow) {
-    if (instruction.operands.size() != 2) refuse_window(instruction, "expected one array");
+    if (instruction.operands.size() != 2) return refuse_window(instruction, "expected one array");
     const HloOpcode reducer = root_of(module, instruction.called.at(0)).opcode;
     const hlo::HloInstruction& initial = computation.at(instruction.operands[1]);
     const bool sums = reducer == HloOpcode::kAdd;
-    if (!sums && reducer != HloOpcode::kMaximum)
-      refuse_window(instruction, "expected add or maximum");
-    if (!is_constant(initial, sums ? 0 : 0xff80)) {
-      refuse_window(instruction, "expected the initial value 0 of a sum or -inf of a maximum");
+    if (!sums && reducer != HloOpcode::kMaximum) {
+      return refuse_window(instruction, "expected add or maximum");
     }
-    return ReduceWindowKernel(instruction, image, sums, target).emit();
+    if (!is_constant(initial, sums ? 0 : 0xff80)) {
+      return refuse_window(instruction,
+                           "expected the initial value 0 of a sum or -inf of a maximum");
+    }
+    const hlo::Shape& image = computation.at(instruction.operands.at(0)).shape;
+    OrRefusal<PoolingPlan> plan = ReduceWindowKernel::plan(instruction, image, target);
+    if (!plan) return plan.refusal();
+    return KernelPlan([&instruction, &target, sums, plan = *plan] {
+      return ReduceWindowKernel(instruction.name, plan, sums, target).emit();
+    });
   }
   const hlo::HloInstruction& select = root_of(module, instruction.called.at(0));
   if (select.opcode != HloOpcode::kCompare || select.direction != hlo::ComparisonDirection::kGe ||
       root_of(module, instruction.called.at(1)).opcode != HloOpcode::kAdd) {
-    refuse_window(instruction, "expected selection by ge and addition");
+    return refuse_window(instruction, "expected selection by ge and addition");
   }
   if (!is_constant(computation.at(instruction.operands.at(2)), 0)) {
-    refuse_window(instruction, "expected the initial value 0");
+    return refuse_window(instruction, "expected the initial value 0");
   }
-  return SelectAndScatterKernel(instruction, computation.at(instruction.operands[1]).shape, target)
-      .emit();
+  const hlo::Shape& source = computation.at(instruction.operands.at(1)).shape;
+  OrRefusal<PoolingPlan> plan = SelectAndScatterKernel::plan(instruction, source, target);
+  if (!plan) return plan.refusal();
+  return KernelPlan([&instruction, &target, plan = *plan] {
+    return SelectAndScatterKernel(instruction.name, plan, target).emit();
+  });
+}
+
+}  // namespace
+
+LoweredKernel lower_pooling(const hlo::Module& module, const hlo::Computation& computation,
+                            const hlo::HloInstruction& instruction, const Target& target) {
+  return plan_pooling(module, computation, instruction, target).value()();
 }
 
 bool has_pooling_kernel(const hlo::Module& module, const hlo::Computation& computation,
                         const hlo::HloInstruction& instruction, const Target& target) {
-  try {
-    lower_pooling(module, computation, instruction, target);
-    return true;
-  } catch (const WorkloadError&) {
-    return false;
-  }
+  return static_cast<bool>(plan_pooling(module, computation, instruction, target));
 }
 
 }  // namespace tpu::compiler

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/kernels/refusal.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -40,10 +41,10 @@ struct PoolingPlan {
   std::int64_t row_rows() const { return columns.padded() * pixel_rows(); }  ///< VMEM rows.
 };
 
-/// Reads the window of a reduce-window or select-and-scatter over an image of this shape. Throws
-/// WorkloadError for windows over the two minor dimensions of the layout, over more than two
-/// others, with base dilation, reversal or negative padding.
-PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape& image,
-                        const hlo::Shape& windows);
+/// Reads the window of a reduce-window or select-and-scatter over an image of this shape. Refuses
+/// windows over the two minor dimensions of the layout, over more than two others, with base
+/// dilation, reversal or negative padding.
+OrRefusal<PoolingPlan> read_window(const hlo::HloInstruction& instruction, const hlo::Shape& image,
+                                   const hlo::Shape& windows);
 
 }  // namespace tpu::compiler

@@ -14,11 +14,11 @@ SReg in_register(KernelBuilder& builder, Index index) {
   return operand.reg ? operand.reg : builder.constant(operand.immediate);
 }
 
-[[noreturn]] void refuse(const hlo::HloInstruction& instruction, const hlo::Shape& image,
-                         const std::string& why) {
-  throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
-                      hlo::to_string(image) + " -> " + hlo::to_string(instruction.shape) + " \"" +
-                      instruction.name + "\": " + why);
+Refusal refuse(const hlo::HloInstruction& instruction, const hlo::Shape& image,
+               const std::string& why) {
+  return {"no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
+          hlo::to_string(image) + " -> " + hlo::to_string(instruction.shape) + " \"" +
+          instruction.name + "\": " + why};
 }
 
 }  // namespace
@@ -28,14 +28,15 @@ bool is_trivial(const hlo::WindowDimension& window) {
          window.padding_high == 0 && window.base_dilation == 1;
 }
 
-PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape& image,
-                        const hlo::Shape& windows) {
+OrRefusal<PoolingPlan> read_window(const hlo::HloInstruction& instruction, const hlo::Shape& image,
+                                   const hlo::Shape& windows) {
   if (image.type != hlo::ElementType::kF32 && image.type != hlo::ElementType::kBf16) {
-    refuse(instruction, image, "expected f32 or bf16");
+    return refuse(instruction, image, "expected f32 or bf16");
   }
   if (image.rank() < 3 || image.rank() != windows.rank() ||
       image.layout.minor_to_major != windows.layout.minor_to_major) {
-    refuse(instruction, image, "expected three or more dimensions and one order of dimensions");
+    return refuse(instruction, image,
+                  "expected three or more dimensions and one order of dimensions");
   }
   PoolingPlan plan;
   plan.packed = image.type == hlo::ElementType::kBf16;
@@ -54,15 +55,16 @@ PoolingPlan read_window(const hlo::HloInstruction& instruction, const hlo::Shape
     dimension.dilation = window.window_dilation;
     if (window.base_dilation != 1 || window.reversal || window.padding_low < 0 ||
         window.padding_high < 0) {
-      refuse(instruction, image, "expected no base dilation, reversal or negative padding");
+      return refuse(instruction, image, "expected no base dilation, reversal or negative padding");
     }
     if (i + 1 == majors) {
       plan.columns = dimension;
     } else if (i + 2 == majors) {
       plan.rows = dimension;
     } else if (!is_trivial(window) || (i < majors && dimension.image != 1)) {
-      refuse(instruction, image,
-             "expected a window over the dimensions next to the two minor ones of the layout");
+      return refuse(
+          instruction, image,
+          "expected a window over the dimensions next to the two minor ones of the layout");
     }
   }
   const std::vector<std::int64_t> extents = physical_extents(image);

@@ -21,16 +21,15 @@ namespace {
 
 using hlo::HloOpcode;
 
-[[noreturn]] void refuse(const hlo::Computation& computation,
-                         const hlo::HloInstruction& instruction, const std::string& why) {
+Refusal refuse(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
+               const std::string& why) {
   std::string operands;
   for (hlo::InstructionId operand : instruction.operands) {
     if (!operands.empty()) operands += ", ";
     operands += hlo::to_string(computation.at(operand).shape);
   }
-  throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" +
-                      operands + ") -> " + hlo::to_string(instruction.shape) + " \"" +
-                      instruction.name + "\": " + why);
+  return {"no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" + operands +
+          ") -> " + hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why};
 }
 
 /// Physical dimensions along which every box leaves everything in place.
@@ -89,32 +88,39 @@ std::int64_t elements_of_index(const SlabArray& array) {
                                 : array.shape.element_count() / array.shape.dimensions.front();
 }
 
-/// Lowers one instruction.
+/// Finds the kernel of one instruction. Plans do not need it any more.
 class Relayout {
  public:
   Relayout(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
            const Target& target)
       : computation_(computation), instruction_(instruction), target_(target) {}
 
-  LoweredKernel lower();
+  OrRefusal<KernelPlan> plan() const;
 
  private:
   const hlo::Shape& operand(std::size_t i) const {
     return computation_.at(instruction_.operands[i]).shape;
   }
-  std::optional<LoweredKernel> lower_tiles(const std::vector<Box>& boxes);
-  LoweredKernel lower_boxes(const std::vector<Box>& boxes);
-  LoweredKernel lower_permutation();
-  LoweredKernel lower_large_permutation(const std::vector<std::size_t>& permutation);
-  LoweredKernel lower_reshape();
-  std::uint32_t fill_word(hlo::ElementType type) const;
+  /// What a pad puts around its operand.
+  struct Fill {
+    bool fills = false;
+    std::uint32_t word = 0;
+  };
+  OrRefusal<Fill> fill(hlo::ElementType type) const;
+  std::optional<std::vector<TileMove>> tile_moves(const std::vector<Box>& boxes) const;
+  OrRefusal<KernelPlan> plan_tiles(const std::vector<TileMove>& moves) const;
+  OrRefusal<KernelPlan> plan_boxes(const std::vector<Box>& boxes) const;
+  OrRefusal<KernelPlan> plan_permutation() const;
+  OrRefusal<KernelPlan> plan_large_permutation(const std::vector<std::size_t>& permutation) const;
+  OrRefusal<KernelPlan> plan_reshape() const;
   SlabArray array(std::size_t operand_number, int dimension) const;
   SlabArray result(int dimension) const;
-  [[noreturn]] void refuse(const std::string& why) const {
-    tpu::compiler::refuse(computation_, instruction_, why);
+  Refusal refuse(const std::string& why) const {
+    return tpu::compiler::refuse(computation_, instruction_, why);
   }
-  [[noreturn]] void refuse_size() const {
-    refuse("expected a part of each array in VMEM, cut along a dimension that stays in place");
+  Refusal refuse_size() const {
+    return refuse(
+        "expected a part of each array in VMEM, cut along a dimension that stays in place");
   }
 
   const hlo::Computation& computation_;
@@ -130,14 +136,15 @@ SlabArray Relayout::result(int dimension) const {
   return {static_cast<int>(instruction_.operands.size()), instruction_.shape, dimension};
 }
 
-/// The padding value as it stands in an array of the type.
-std::uint32_t Relayout::fill_word(hlo::ElementType type) const {
+/// With the padding value as it stands in an array of the type.
+OrRefusal<Relayout::Fill> Relayout::fill(hlo::ElementType type) const {
+  if (instruction_.opcode != HloOpcode::kPad) return Fill{};
   const hlo::HloInstruction& value = computation_.at(instruction_.operands.at(1));
-  if (value.opcode != HloOpcode::kConstant) refuse("expected a constant padding value");
-  return constant_word(value, type);
+  if (value.opcode != HloOpcode::kConstant) return refuse("expected a constant padding value");
+  return Fill{true, constant_word(value, type)};
 }
 
-std::optional<LoweredKernel> Relayout::lower_tiles(const std::vector<Box>& boxes) {
+std::optional<std::vector<TileMove>> Relayout::tile_moves(const std::vector<Box>& boxes) const {
   std::vector<TileMove> moves;
   for (const Box& box : boxes) {
     const std::optional<TileRuns> runs =
@@ -145,22 +152,29 @@ std::optional<LoweredKernel> Relayout::lower_tiles(const std::vector<Box>& boxes
     if (!runs) return std::nullopt;
     moves.push_back({box.source, *runs, {}});
   }
-  const bool fills = instruction_.opcode == HloOpcode::kPad;
-  return emit_tile_moves(instruction_.name, moves, static_cast<int>(instruction_.operands.size()),
-                         granules(instruction_.shape), fills,
-                         fills ? fill_word(instruction_.shape.type) : 0, target_);
+  return moves;
 }
 
-LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
+OrRefusal<KernelPlan> Relayout::plan_tiles(const std::vector<TileMove>& moves) const {
+  OrRefusal<Fill> fill = this->fill(instruction_.shape.type);
+  if (!fill) return fill.refusal();
+  return KernelPlan([name = instruction_.name, moves, fill = *fill,
+                     result = static_cast<int>(instruction_.operands.size()),
+                     count = granules(instruction_.shape), &target = target_] {
+    return emit_tile_moves(name, moves, result, count, fill.fills, fill.word, target);
+  });
+}
+
+OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const {
   const bool is_linear = instruction_.shape.rank() < 2;
   for (const Box& box : boxes) {
     const Box::Dimension& lanes = box.dimensions.back();
     if (std::abs(lanes.step) != 1 || lanes.spread != 1) {
-      refuse("expected no steps along the minor dimension");
+      return refuse("expected no steps along the minor dimension");
     }
   }
-  const bool fills = instruction_.opcode == HloOpcode::kPad;
-  const std::uint32_t word = fills ? fill_word(hlo::ElementType::kF32) : 0;
+  OrRefusal<Fill> fill = this->fill(hlo::ElementType::kF32);
+  if (!fill) return fill.refusal();
   // One dimension that is cut, two (slabs of pieces), at last none.
   std::vector<std::pair<int, int>> cuts;
   if (!is_linear) {
@@ -181,10 +195,10 @@ LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
     }
     SlabArray target = result(cut);
     target.outer_dimension = outer;
-    const SlabBody body = [&, cut = cut, outer = outer](ElementMover& mover,
-                                                        const std::vector<TileArray>& from,
-                                                        const TileArray& to) {
-      if (fills) mover.fill(to, word);
+    const SlabBody body = [=, cut = cut, outer = outer, fill = *fill](
+                              ElementMover& mover, const std::vector<TileArray>& from,
+                              const TileArray& to) {
+      if (fill.fills) mover.fill(to, fill.word);
       for (std::size_t i = 0; i < boxes.size(); ++i) {
         Box box = boxes[i];
         if (is_linear) {
@@ -205,39 +219,40 @@ LoweredKernel Relayout::lower_boxes(const std::vector<Box>& boxes) {
                  ? 1
                  : physical_extents(instruction_.shape)[static_cast<std::size_t>(dimension)];
     };
-    std::optional<LoweredKernel> lowered =
-        emit_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer));
-    if (lowered) return std::move(*lowered);
+    const std::optional<KernelPlan> slabs =
+        plan_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer));
+    if (slabs) return *slabs;
   }
-  refuse_size();
+  return refuse_size();
 }
 
 /// A transpose, or a copy to another order of dimensions.
-LoweredKernel Relayout::lower_permutation() {
-  if (operand(0).rank() < 2) refuse("expected two or more dimensions");
+OrRefusal<KernelPlan> Relayout::plan_permutation() const {
+  if (operand(0).rank() < 2) return refuse("expected two or more dimensions");
   const std::vector<std::size_t> permutation = permutation_of(computation_, instruction_).value();
   const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
   for (std::size_t cut = 0; cut < extents.size(); ++cut) {
     if (extents[cut] == 1 && cut + 1 < extents.size()) continue;
-    const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& sources,
-                              const TileArray& target) {
+    const SlabBody body = [permutation](ElementMover& mover, const std::vector<TileArray>& sources,
+                                        const TileArray& target) {
       mover.transpose(sources.front(), target, permutation);
     };
     SlabArray source = array(0, static_cast<int>(permutation[cut]));
     SlabArray target = result(static_cast<int>(cut));
     keep_packed(permutation, source, target);
-    std::optional<LoweredKernel> lowered =
-        emit_slabs(instruction_.name, {source}, target, extents[cut], body, target_);
-    if (lowered) return std::move(*lowered);
+    const std::optional<KernelPlan> slabs =
+        plan_slabs(instruction_.name, {source}, target, extents[cut], body, target_);
+    if (slabs) return *slabs;
   }
-  return lower_large_permutation(permutation);
+  return plan_large_permutation(permutation);
 }
 
 /// The same where slabs of one dimension are too large: slabs of pieces.
-LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& permutation) {
+OrRefusal<KernelPlan> Relayout::plan_large_permutation(
+    const std::vector<std::size_t>& permutation) const {
   const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
-  const SlabBody body = [&](ElementMover& mover, const std::vector<TileArray>& sources,
-                            const TileArray& target) {
+  const SlabBody body = [permutation](ElementMover& mover, const std::vector<TileArray>& sources,
+                                      const TileArray& target) {
     mover.transpose(sources.front(), target, permutation);
   };
   // Pieces along the minor dimensions would be thin.
@@ -249,17 +264,17 @@ LoweredKernel Relayout::lower_large_permutation(const std::vector<std::size_t>& 
       SlabArray target = result(static_cast<int>(cut));
       target.outer_dimension = static_cast<int>(outer);
       keep_packed(permutation, source, target);
-      std::optional<LoweredKernel> lowered = emit_slabs(
+      const std::optional<KernelPlan> slabs = plan_slabs(
           instruction_.name, {source}, target, extents[cut], body, target_, extents[outer]);
-      if (lowered) return std::move(*lowered);
+      if (slabs) return *slabs;
     }
   }
-  refuse_size();
+  return refuse_size();
 }
 
-LoweredKernel Relayout::lower_reshape() {
+OrRefusal<KernelPlan> Relayout::plan_reshape() const {
   if (!lie_in_same_order(operand(0), instruction_.shape)) {
-    refuse("expected elements in the same order on both sides; insert a copy");
+    return refuse("expected elements in the same order on both sides; insert a copy");
   }
   const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
                            const TileArray& target) { mover.reshape(sources.front(), target); };
@@ -271,10 +286,10 @@ LoweredKernel Relayout::lower_reshape() {
   const std::int64_t elements = instruction_.shape.element_count();
   source.of_index = elements_of_index(source);
   target.of_index = elements_of_index(target);
-  const auto lower_slabs = [&](std::int64_t lanes) {
-    return emit_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
+  const auto plan_of_lanes = [&](std::int64_t lanes) {
+    return plan_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
   };
-  std::optional<LoweredKernel> lowered;
+  std::optional<KernelPlan> slabs;
   const bool has_vector = source.shape.rank() < 2 || target.shape.rank() < 2;
   if (!has_vector) {
     const std::int64_t lanes = source.shape.dimensions.back();
@@ -282,45 +297,48 @@ LoweredKernel Relayout::lower_reshape() {
       // Columns of 128 lanes, whose rows go in one piece.
       source.outer_dimension = static_cast<int>(source.shape.rank()) - 1;
       target.outer_dimension = static_cast<int>(target.shape.rank()) - 1;
-      lowered = lower_slabs(lanes);
+      slabs = plan_of_lanes(lanes);
       source.outer_dimension = target.outer_dimension = -1;
     }
-    if (!lowered) lowered = lower_slabs(1);
+    if (!slabs) slabs = plan_of_lanes(1);
   }
-  if (!lowered) {
-    lowered = emit_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
-                         body, target_, 1, scratch);
+  if (!slabs) {
+    slabs = plan_slabs(instruction_.name, {as_it_lies(array(0, -1))}, as_it_lies(result(-1)), 1,
+                       body, target_, 1, scratch);
   }
-  if (!lowered && has_vector) lowered = lower_slabs(1);
-  if (!lowered) refuse_size();
-  return std::move(*lowered);
+  if (!slabs && has_vector) slabs = plan_of_lanes(1);
+  if (!slabs) return refuse_size();
+  return *slabs;
 }
 
-LoweredKernel Relayout::lower() {
-  const std::optional<std::vector<Box>> boxes = boxes_of(computation_, instruction_);
-  if (boxes) {
-    std::optional<LoweredKernel> tiles = lower_tiles(*boxes);
-    return tiles ? std::move(*tiles) : lower_boxes(*boxes);
+OrRefusal<KernelPlan> Relayout::plan() const {
+  const hlo::ElementType type = instruction_.shape.type;
+  for (std::size_t i = 0; i < instruction_.operands.size(); ++i) {
+    const bool is_array = operand(i).rank() > 0 || instruction_.operands.size() == 1;
+    if (is_array && operand(i).type != type) return refuse("expected one type");
   }
-  if (moves_dimensions(computation_, instruction_)) return lower_permutation();
-  if (instruction_.opcode == HloOpcode::kReshape) return lower_reshape();
-  refuse("expected operands and result in the same order of dimensions");
+  if (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16) {
+    return refuse("expected f32, s32, u32 or bf16");
+  }
+  if (const std::optional<std::vector<Box>> boxes = boxes_of(computation_, instruction_)) {
+    const std::optional<std::vector<TileMove>> moves = tile_moves(*boxes);
+    return moves ? plan_tiles(*moves) : plan_boxes(*boxes);
+  }
+  if (moves_dimensions(computation_, instruction_)) return plan_permutation();
+  if (instruction_.opcode == HloOpcode::kReshape) return plan_reshape();
+  return refuse("expected operands and result in the same order of dimensions");
+}
+
+OrRefusal<KernelPlan> plan_relayout(const hlo::Computation& computation,
+                                    const hlo::HloInstruction& instruction, const Target& target) {
+  return Relayout(computation, in_order_of_operand(computation, instruction), target).plan();
 }
 
 }  // namespace
 
 LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computation,
                              const hlo::HloInstruction& instruction, const Target& target) {
-  const hlo::ElementType type = instruction.shape.type;
-  for (hlo::InstructionId id : instruction.operands) {
-    const hlo::Shape& shape = computation.at(id).shape;
-    const bool is_array = shape.rank() > 0 || instruction.operands.size() == 1;
-    if (is_array && shape.type != type) refuse(computation, instruction, "expected one type");
-  }
-  if (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16) {
-    refuse(computation, instruction, "expected f32, s32, u32 or bf16");
-  }
-  return Relayout(computation, in_order_of_operand(computation, instruction), target).lower();
+  return plan_relayout(computation, instruction, target).value()();
 }
 
 double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
@@ -376,14 +394,9 @@ double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& t
   return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle, cycles);
 }
 
-bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
+bool has_relayout_kernel(const hlo::Module&, const hlo::Computation& computation,
                          const hlo::HloInstruction& instruction, const Target& target) {
-  try {
-    lower_relayout(module, computation, instruction, target);
-    return true;
-  } catch (const WorkloadError&) {
-    return false;
-  }
+  return static_cast<bool>(plan_relayout(computation, instruction, target));
 }
 
 }  // namespace tpu::compiler

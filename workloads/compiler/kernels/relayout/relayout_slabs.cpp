@@ -450,14 +450,14 @@ std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape) {
   return {ceil_divide(count, 1024) * 8, 128};
 }
 
-std::optional<LoweredKernel> emit_slabs(const std::string& name,
-                                        const std::vector<SlabArray>& sources,
-                                        const SlabArray& target, std::int64_t extent,
-                                        const SlabBody& body, const Target& chip,
-                                        std::int64_t outer_extent, const ScratchRows& scratch) {
-  SlabKernel kernel(name, sources, target, extent, outer_extent, chip, scratch);
-  if (!kernel.fit(chip.vmem_bytes)) return std::nullopt;
-  return kernel.emit(body);
+std::optional<KernelPlan> plan_slabs(const std::string& name, const std::vector<SlabArray>& sources,
+                                     const SlabArray& target, std::int64_t extent,
+                                     const SlabBody& body, const Target& chip,
+                                     std::int64_t outer_extent, const ScratchRows& scratch) {
+  const auto kernel =
+      std::make_shared<SlabKernel>(name, sources, target, extent, outer_extent, chip, scratch);
+  if (!kernel->fit(chip.vmem_bytes)) return std::nullopt;
+  return [kernel, body] { return kernel->emit(body); };
 }
 
 }  // namespace tpu::compiler

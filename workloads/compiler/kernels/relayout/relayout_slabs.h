@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/kernels/relayout/relayout_mover.h"
 
 namespace tpu::compiler {
@@ -37,13 +38,12 @@ using ScratchRows =
 /// result, the next slab's DMAs under way meanwhile. Packed arrays are 32 bits wide while they are
 /// worked on, where they do not stay packed. `extent`: of the cut dimension in units, the same in
 /// all arrays that have it; `outer_extent`: of the outer one; `scratch`: none where it is not
-/// given. Nothing when no slab fits.
-std::optional<LoweredKernel> emit_slabs(const std::string& name,
-                                        const std::vector<SlabArray>& sources,
-                                        const SlabArray& target, std::int64_t extent,
-                                        const SlabBody& body, const Target& chip,
-                                        std::int64_t outer_extent = 1,
-                                        const ScratchRows& scratch = {});
+/// given. Nothing when no slab fits. `chip` outlives the plan.
+std::optional<KernelPlan> plan_slabs(const std::string& name, const std::vector<SlabArray>& sources,
+                                     const SlabArray& target, std::int64_t extent,
+                                     const SlabBody& body, const Target& chip,
+                                     std::int64_t outer_extent = 1,
+                                     const ScratchRows& scratch = {});
 
 /// Extents as tiles lie in memory: rank 0 and 1 as rows of 128 lanes.
 std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape);
