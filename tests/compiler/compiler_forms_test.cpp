@@ -40,6 +40,32 @@ TEST(CanonicalForms, ContractedDimensionsThatWouldLeaveLanesEmptyBecomeOne) {
   EXPECT_EQ(dot->shape.dimensions, (std::vector<std::int64_t>{8, 16, 256}));
 }
 
+/// Heads of attention and their features, where a product makes a matrix for each head: to have
+/// both in one dimension would take a copy.
+TEST(CanonicalForms, ContractedDimensionsOfWhatIsMadeInMatricesStayApart) {
+  const auto contracted = [](bool is_scaled, bool turns) {
+    GraphBuilder graph("heads");
+    const Tensor weights = graph.parameter("p", array_shape(ElementType::kF32, {8, 4, 16, 32}));
+    const Tensor values = graph.parameter("v", array_shape(ElementType::kF32, {8, 4, 32, 64}));
+    const Tensor out = graph.parameter("o", array_shape(ElementType::kF32, {4, 64, 256}));
+    // [example, head, query, feature] becomes [example, query, head, feature].
+    Tensor heads = graph.dot(weights, values, {{0, 1}, {0, 1}, {3}, {2}}, ElementType::kF32);
+    if (is_scaled) heads = graph.scale(heads, 2);
+    if (turns) heads = graph.transpose(heads, {0, 2, 1, 3});
+    const std::int64_t head = turns ? 2 : 1;
+    const Tensor product = graph.dot(heads, out, {{}, {}, {head, 3}, {0, 1}}, ElementType::kF32);
+    Module module = graph.finish(product, {weights, values, out});
+    compiler::use_canonical_forms(module);
+    EXPECT_NO_THROW(hlo::verify(module));
+    const hlo::Computation& entry = module.entry_computation();
+    const HloInstruction& root = entry.at(entry.root);
+    return root.opcode == HloOpcode::kDot ? root.dot->lhs_contracting : std::vector<std::int64_t>{};
+  };
+  EXPECT_EQ(contracted(false, true), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(contracted(true, true), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(contracted(true, false), (std::vector<std::int64_t>{1, 3}));
+}
+
 TEST(CanonicalForms, OtherDimensionsOfADotStayAsTheyAre) {
   GraphBuilder graph("attention");
   const Tensor a = graph.parameter("a", array_shape(ElementType::kF32, {4, 16, 3, 32}));

@@ -541,6 +541,38 @@ TEST(ConvolutionOfFewFeatures, PositionsOfTheWindowAreJoined) {
   }
 }
 
+/// Each group of the input's pixels is turned once, whatever position of a row of the window it
+/// meets: what lies in rows, the gradient, begins elsewhere.
+TEST(Convolution, AKernelGradientReadsTheGradientAtTheWindowsPlace) {
+  Geometry plain{"plain", 8, 4, 20, 12, 20, 3, 3, 1, 1, 1};
+  Geometry far = plain;
+  far.kw = 5;
+  far.dilation = 2;
+  far.pad_low = far.pad_high = 3;
+  Geometry ragged = plain;  // Rows of padding below each pixel's batch.
+  ragged.n = 11;
+  Geometry shared = plain;  // Pixels share tiles of eight.
+  shared.n = 3;
+  shared.w = 60;
+  Geometry wide = plain;
+  wide.ci = 140;
+  wide.co = 150;
+  for (const Geometry& g : {plain, far, ragged, shared, wide, packed(plain), packed(wide)}) {
+    SCOPED_TRACE(g.n);
+    const auto problem = problem_of(g, Pass::kKernelGradient);
+    const auto tiling = compiler::find_weights_tiling(problem, Target{}).value();
+    EXPECT_TRUE(tiling.moves_gradient);
+    const compiler::WeightsSizes sizes(problem, tiling, Target{});
+    EXPECT_EQ(sizes.starts * tiling.parts, sizes.groups);
+    EXPECT_EQ(sizes.margin, (g.kw - 1) * g.dilation);
+    check(g, Pass::kKernelGradient);
+  }
+  Geometry strided = plain;  // Its neighbouring pixels are no neighbours in the input.
+  strided.stride = 2;
+  const auto problem = problem_of(strided, Pass::kKernelGradient);
+  EXPECT_FALSE(compiler::find_weights_tiling(problem, Target{}).value().moves_gradient);
+}
+
 /// Runs of pixels of the batch that fill 128 lanes in pairs of rows.
 TEST(ConvolutionOfFewFeatures, RunsOfPixelsAreTurnedOnce) {
   for (const std::int64_t batch : {8, 16, 32, 64}) {

@@ -70,10 +70,14 @@ class WeightsKernel : WeightsGrid {
   /// Rows of a tile that a pixel has.
   std::uint32_t pixel_rows() const { return 8 / tiling_.tile_pixels; }
   bool sums_apart() const { return sizes_.sums_apart; }
+  /// VMEM rows of a unit's sums.
+  std::uint32_t unit_sum_rows() const { return sizes_.unit_tiles * tiling_.block_columns * 8; }
   std::uint32_t dilation_x() const { return static_cast<std::uint32_t>(width().window_dilation); }
   std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
   /// Transposed groups between neighbouring groups of pixels, and between positions of the window.
-  std::uint32_t group_starts() const { return tiling_.group == 1 ? dilation_x() : sizes_.window_x; }
+  std::uint32_t group_starts() const {
+    return tiling_.group == 1 ? dilation_x() : sizes_.window_x / sizes_.walked_x;
+  }
   std::uint32_t position_starts() const {
     return tiling_.group == 1 ? static_cast<std::uint32_t>(width().stride) : 1;
   }
@@ -98,7 +102,7 @@ class WeightsKernel : WeightsGrid {
   PReg is_last_block();
   void work();
   void transpose_part(SReg part);
-  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kUnits };
+  enum Digit : std::size_t { kColumn, kPixelY, kGroup, kPosition, kUnits };
   std::uint32_t rows_at_once() const { return tiling_.splits_rows ? groups_at_once_ : 1; }
   std::uint32_t neighbours_at_once() const { return tiling_.splits_rows ? 1 : groups_at_once_; }
   /// The group of pixels that a part of a unit contracts, of those at once.
@@ -111,10 +115,12 @@ class WeightsKernel : WeightsGrid {
   std::vector<SReg> input_places(const Digits& digits);
   Contraction::Tiles input_tiles(const std::vector<SReg>& places);
   std::uint32_t gradient_group() const;
+  std::uint32_t gradient_line() const;
   std::vector<SReg> gradient_places(SReg origin, const Digits& digits);
   Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg base,
                                     const std::vector<VReg>& masks);
   Contraction::Tiles run_tiles(const VmemAddress& gradient, const std::vector<SReg>& places);
+  SReg sums_row(const VmemAddress& sums, const Digits& digits, std::uint32_t unit);
   Contraction::Results unit_sums(const VmemAddress& sums, const Digits& digits,
                                  const Digits& before, PReg started);
   void multiply_part(SReg part);
@@ -144,21 +150,21 @@ class WeightsKernel : WeightsGrid {
 };
 
 /// Per position of the window and tile of input features: offsets in VMEM rows of the transposed
-/// input and of the sums. Units that only fill the last step have sums of their own.
+/// input and of the sums. Units that only fill the last step have sums of their own. Where steps
+/// walk through the positions in a row, those of the first of them.
 void WeightsKernel::store_units() {
-  unit_words_ = builder_.allocate_smem(kUnitWords * sizes_.units);
-  const std::uint32_t real = sizes_.window_y * sizes_.window_x * sizes_.row_tiles;
-  for (std::uint32_t unit = 0; unit < sizes_.units; ++unit) {
-    const std::uint32_t position = unit / sizes_.row_tiles;
-    const std::uint32_t y =
-        position / sizes_.window_x * static_cast<std::uint32_t>(height().stride);
-    const std::uint32_t x = position % sizes_.window_x * position_starts();
-    const std::uint32_t block =
-        (y * sizes_.starts + x) * sizes_.row_tiles + unit % sizes_.row_tiles;
+  unit_words_ = builder_.allocate_smem(kUnitWords * sizes_.walked_units);
+  const std::uint32_t window_x = sizes_.window_x / sizes_.walked_x;
+  const std::uint32_t real = sizes_.window_y * window_x * sizes_.row_tiles;
+  for (std::uint32_t unit = 0; unit < sizes_.walked_units; ++unit) {
+    const std::uint32_t position = unit / sizes_.row_tiles, row = unit % sizes_.row_tiles;
+    const std::uint32_t y = position / window_x * static_cast<std::uint32_t>(height().stride);
+    const std::uint32_t x = position % window_x * position_starts();
+    const std::uint32_t block = (y * sizes_.starts + x) * sizes_.row_tiles + row;
     builder_.store_smem(unit_words_ + kUnitWords * unit,
                         unit < real ? block * sizes_.unit_tiles * 8 : 0);
     builder_.store_smem(unit_words_ + kUnitWords * unit + 1,
-                        unit * sizes_.unit_tiles * tiling_.block_columns * 8);
+                        (position * sizes_.walked_x * sizes_.row_tiles + row) * unit_sum_rows());
   }
 }
 
@@ -279,7 +285,7 @@ void WeightsKernel::add_gradient() {
                  sizes_.column_tiles * tile};
   }
   shape.block_rows = tiling_.block_y;
-  shape.pitch = sizes_.groups * tiling_.group * sizes_.gradient_pixel;
+  shape.pitch = gradient_line();
   gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
   grid_->add_input(image_block(
       gradient_rows_, sizes_.plan.rhs,
@@ -289,7 +295,8 @@ void WeightsKernel::add_gradient() {
             {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
             builder_.load_smem(addresses_ + 1));
       },
-      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); }));
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); },
+      std::int64_t{sizes_.margin} * sizes_.gradient_pixel));
 }
 
 /// The block of an array in step with the result.
@@ -315,7 +322,7 @@ void WeightsKernel::clear_borders() {
     const VmemRegion slab = grid_->input_region(0);
     memory_.clear({slab, 0}, slab.rows);
   }
-  if (sizes_.groups * tiling_.group != sizes_.out_x) {
+  if (sizes_.line_pixels != sizes_.out_x) {
     const VmemRegion gradient = grid_->input_region(1);
     memory_.clear({gradient, 0}, gradient.rows);
   }
@@ -351,8 +358,7 @@ void WeightsKernel::work() {
   clear_sums();
   const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
   if (rows != sizes_.out_y) {
-    clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y,
-                  sizes_.groups * tiling_.group * sizes_.gradient_pixel);
+    clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y, gradient_line());
   }
   const std::int64_t end =
       (rows - tiling_.block_y) * height().window_dilation + sizes_.slab_y - height().padding;
@@ -378,7 +384,7 @@ void WeightsKernel::transpose_part(SReg part) {
   if (turner_) return turner_->make({slab.region, slab.offset, origin}, transposed_);
   const bool single = tiling_.group == 1;
   StepCounter counter(builder_, {sizes_.slab_y, single ? sizes_.starts : tiling_.part_groups,
-                                 single ? 1 : sizes_.window_x, sizes_.row_tiles});
+                                 single ? 1 : sizes_.window_x / sizes_.walked_x, sizes_.row_tiles});
   const std::uint32_t pixel = sizes_.input_pixel;
   const std::vector<std::uint32_t> distances{
       sizes_.slab_x * pixel, single ? pixel : tiling_.group * dilation_x() * pixel,
@@ -437,7 +443,7 @@ std::uint32_t WeightsKernel::input_group() const {
 std::vector<SReg> WeightsKernel::input_places(const Digits& digits) {
   const SReg pixel =
       weighted_sum(builder_, digits,
-                   {0, rows_at_once() * input_line(), neighbours_at_once() * input_group(), 0});
+                   {0, rows_at_once() * input_line(), neighbours_at_once() * input_group(), 0, 0});
   const SReg entry =
       digits[kUnits] ? builder_.mul(digits[kUnits], kUnitWords * tiling_.step_units) : SReg();
   return {pixel, entry};
@@ -462,14 +468,22 @@ std::uint32_t WeightsKernel::gradient_group() const {
   return tiling_.group * sizes_.gradient_pixel;
 }
 
-/// Where the gradient's tiles of a step begin; the shift that its group takes of a run of pixels.
+/// VMEM rows of the gradient from a line to the next one.
+std::uint32_t WeightsKernel::gradient_line() const {
+  return sizes_.line_pixels * sizes_.gradient_pixel;
+}
+
+/// Where the gradient's tiles of a step begin, of positions in a row the last one first; the shift
+/// that its group takes of a run of pixels.
 std::vector<SReg> WeightsKernel::gradient_places(SReg origin, const Digits& digits) {
   const std::uint32_t column = tiling_.columns_at_once * sizes_.gradient_tile;
-  const std::uint32_t line = rows_at_once() * sizes_.groups * gradient_group();
+  const std::uint32_t line = rows_at_once() * gradient_line();
+  const std::uint32_t position = static_cast<std::uint32_t>(width().stride) * sizes_.gradient_pixel;
   if (!turner_) {
-    return {weighted_sum(builder_, digits,
-                         {column, line, neighbours_at_once() * gradient_group(), 0}, origin),
-            {}};
+    return {
+        weighted_sum(builder_, digits,
+                     {column, line, neighbours_at_once() * gradient_group(), position, 0}, origin),
+        {}};
   }
   // Both groups of a run at once, or one after the other.
   SReg run = digits[kGroup], shift;
@@ -478,8 +492,8 @@ std::vector<SReg> WeightsKernel::gradient_places(SReg origin, const Digits& digi
     const SReg odd = builder_.shift_left(builder_.and_(digits[kGroup], 1U), 4);
     shift = builder_.sub(16, odd);
   }
-  return {weighted_sum(builder_, {digits[kColumn], digits[kPixelY], run},
-                       {column, line, groups_at_once_ * gradient_group()}, origin),
+  return {weighted_sum(builder_, {digits[kColumn], digits[kPixelY], run, digits[kPosition]},
+                       {column, line, groups_at_once_ * gradient_group(), position}, origin),
           shift};
 }
 
@@ -487,7 +501,7 @@ std::vector<SReg> WeightsKernel::gradient_places(SReg origin, const Digits& digi
 Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SReg base,
                                                  const std::vector<VReg>& masks) {
   const WeightsTiling& t = tiling_;
-  const std::uint32_t piece = t.splits_rows ? sizes_.groups * gradient_group() : gradient_group();
+  const std::uint32_t piece = t.splits_rows ? gradient_line() : gradient_group();
   return [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
     const std::uint32_t tile = 15 - j;
     if (tile >= sizes_.group_tiles) return builder_.vector(Opcode::kVmov, 0.0F);
@@ -525,6 +539,16 @@ Contraction::Tiles WeightsKernel::run_tiles(const VmemAddress& gradient,
   };
 }
 
+/// Where the sums of a unit of a step begin.
+SReg WeightsKernel::sums_row(const VmemAddress& sums, const Digits& digits, std::uint32_t unit) {
+  SReg row = weighted_sum(builder_, digits, {tiling_.columns_at_once * 8, 0, 0, 0, 0},
+                          unit_word(digits, unit, 1));
+  if (sums.base) row = builder_.add(row, sums.base);
+  if (!digits[kPosition]) return row;
+  const SReg from_last = builder_.sub(static_cast<int>(sizes_.walked_x) - 1, digits[kPosition]);
+  return builder_.add(row, builder_.mul(from_last, sizes_.row_tiles * unit_sum_rows()));
+}
+
 /// Adds to the sums of a step's units, whose places are read from the table when they are needed.
 Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Digits& digits,
                                               const Digits& before, PReg started) {
@@ -533,12 +557,7 @@ Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Dig
   return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
     if (!groups->add(unit, result)) return;
     SReg& row = (*rows)[{previous, i / sizes_.unit_tiles}];
-    if (!row) {
-      const Digits& here = previous ? before : digits;
-      row = weighted_sum(builder_, here, {tiling_.columns_at_once * 8, 0, 0, 0},
-                         unit_word(here, i / sizes_.unit_tiles, 1));
-      if (sums.base) row = builder_.add(row, sums.base);
-    }
+    if (!row) row = sums_row(sums, previous ? before : digits, i / sizes_.unit_tiles);
     const std::uint32_t at =
         (i % sizes_.unit_tiles * tiling_.block_columns + units_.column_of(unit)) * 8;
     const VmemAddress address(sums.region, at, row);
@@ -560,12 +579,16 @@ void WeightsKernel::multiply_part(SReg part) {
   } else if (masks()) {
     gradient_masks = {batch_mask(problem_.window_type, true)};
   }
-  // The columns and units of the step before.
-  const std::array<SVariable, 2> before{builder_.scalar_variable(0), builder_.scalar_variable(0)};
   Digits present;
   Contraction steps;
   steps.extents = {t.block_columns / t.columns_at_once, t.block_y / rows_at_once(),
-                   t.part_groups / neighbours_at_once(), sizes_.units / t.step_units};
+                   t.part_groups / neighbours_at_once(), sizes_.walked_x,
+                   sizes_.walked_units / t.step_units};
+  // Of the step before, what its sums depend on.
+  std::vector<std::optional<SVariable>> before(steps.extents.size());
+  for (const Digit digit : {kColumn, kPosition, kUnits}) {
+    if (steps.extents[digit] > 1) before[digit] = builder_.scalar_variable(0);
+  }
   steps.pushes = sizes_.unit_tiles * t.step_units;
   steps.steps_at_once = 1;  // Two may need more scalar registers than there are.
   steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
@@ -578,15 +601,17 @@ void WeightsKernel::multiply_part(SReg part) {
                    : gradient_tiles(gradient, places[0], gradient_masks);
   };
   steps.sums = [&](const Digits& digits, PReg started) {
-    Digits previous(4);
-    if (steps.extents[kColumn] > 1) previous[kColumn] = builder_.get(before[0]);
-    if (steps.extents[kUnits] > 1) previous[kUnits] = builder_.get(before[1]);
+    Digits previous(steps.extents.size());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (before[i]) previous[i] = builder_.get(*before[i]);
+    }
     present = digits;
     return unit_sums(sums, digits, previous, started);
   };
   steps.advance = [&] {
-    if (present[kColumn]) builder_.set(before[0], present[kColumn]);
-    if (present[kUnits]) builder_.set(before[1], present[kUnits]);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (before[i]) builder_.set(*before[i], present[i]);
+    }
   };
   emit_steps(builder_, stream_, steps);
 }

@@ -26,13 +26,19 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   group_tiles = tiles_of(tiling.group, tiling.tile_pixels) * tiling.block_batch;
   groups = tiling.parts * tiling.part_groups;
   units = tiles_of(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
+  walked_x = tiling.moves_gradient ? window_x : 1;
+  walked_units = units / walked_x;
+  margin = (walked_x - 1) * static_cast<std::uint32_t>(width.stride);
+  line_pixels = groups * tiling.group + margin;
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
                                       (height.output - 1) * height.stride + 1);
   slab_x = static_cast<std::uint32_t>((groups * tiling.group - 1) * width.window_dilation +
-                                      (width.output - 1) * width.stride + 1);
+                                      (width.output - 1) * width.stride + 1) -
+           margin;
   // A pixel by itself is transposed once for all positions that meet it; a group of several anew
-  // for each position.
-  starts = tiling.group == 1
+  // for each position, but where the gradient moves.
+  starts = tiling.moves_gradient ? tiling.part_groups
+           : tiling.group == 1
                ? static_cast<std::uint32_t>((tiling.part_groups - 1) * width.window_dilation +
                                             (width.output - 1) * width.stride + 1)
                : tiling.part_groups * window_x;
@@ -54,7 +60,7 @@ void WeightsSizes::set_runs(const ConvolutionProblem& problem, const WeightsTili
   runs.emplace();
   runs->lines = slab_y;
   runs->runs = tiling.part_groups / 2;
-  runs->positions = window_x;
+  runs->positions = window_x / walked_x;
   runs->distance = static_cast<std::uint32_t>(problem.spatial[1].stride);
   runs->batch_tiles = tiling.block_batch;
   runs->row_tiles = row_tiles;
@@ -64,15 +70,14 @@ void WeightsSizes::set_runs(const ConvolutionProblem& problem, const WeightsTili
 
 void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
   const auto& [height, width] = problem.spatial;
-  const std::uint32_t pixels = groups * tiling.group;
   plan.lhs.dimensions = {kRows, kBatch, kY};
   plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
   // The runs behind the last line are read, whatever they hold.
   if (runs) plan.lhs.rows += runs->further_runs() * runs->run_pixels() * input_pixel;
   plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
   plan.rhs.dimensions = {kColumns, kBatch, kY};
-  plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel;
-  plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
+  plan.rhs.rows = std::uint64_t{tiling.block_y} * line_pixels * gradient_pixel;
+  plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, line_pixels, gradient_pixel);
   const std::uint64_t tiles = sum_rows / 8;
   plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type(), tiles,
                    double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
@@ -153,6 +158,9 @@ class WeightsSearch {
       if (tile_pixels > 1 && group >= width.window + tile_pixels) break;
       tiling.group = group;
       const std::uint32_t groups = tiles_of(width.window, group);
+      // Pixels of the gradient in a row, and what the last position in a row of the window is off.
+      const auto reach =
+          static_cast<std::uint32_t>(width.window + (width.output - 1) * width.stride);
       for (std::uint32_t parts = 1; parts <= groups; ++parts) {
         tiling.parts = parts;
         const std::uint32_t unit_tiles = std::min<std::uint32_t>(16, tiles_of(problem_.rows, 8));
@@ -161,11 +169,23 @@ class WeightsSearch {
           tiling.step_units = units;
           for (std::uint32_t y = 1; y <= std::min<std::int64_t>(height.window, 8); ++y) {
             tiling.block_y = y;
+            tiling.moves_gradient = false;
             consider_units(tiling, tiles_of(groups, parts));
+            if (!may_move_gradient(group, units)) continue;
+            tiling.moves_gradient = true;
+            consider_units(tiling, tiles_of(tiles_of(reach, group), parts));
           }
         }
       }
     }
+  }
+
+  /// Where groups of several pixels meet several positions in a row; steps take whole rows of
+  /// units.
+  bool may_move_gradient(std::uint32_t group, std::uint32_t step_units) const {
+    const auto& [height, width] = problem_.spatial;
+    return group > 1 && width.output > 1 && width.window_dilation == 1 &&
+           height.output * tiles_of(problem_.rows, 128) % step_units == 0;
   }
 
   void consider_units(WeightsTiling tiling, std::uint32_t part_groups) {

@@ -30,6 +30,11 @@ struct WeightsTiling {
   /// Packed pixels are turned once (TurnedRuns): of two neighbouring groups one has the even rows
   /// of the pixels of both, the other one the odd rows.
   bool turns_runs = false;
+  /// The input's groups stand side by side, each turned once, and the gradient's begin some pixels
+  /// before them, as the position of the window says, its lines with zeros on both sides. Else the
+  /// gradient's groups stand side by side, and the input is turned for each position in a row of
+  /// the window.
+  bool moves_gradient = false;
   double cycles = 0;
 };
 
@@ -47,9 +52,13 @@ struct WeightsSizes : WeightsGrid {
   std::uint32_t row_tiles;                         ///< Of 128 input features, in a block.
   std::uint32_t out_y, out_x, window_y, window_x;  ///< Gradient pixels; positions.
   std::uint32_t group_tiles;                       ///< Of 8 rows, contracted at a time.
-  std::uint32_t unit_tiles;      ///< Row tiles of 8 of a unit: 16, or all where there are fewer.
-  std::uint32_t groups;          ///< Of a row, rounded up for parts.
-  std::uint32_t units;           ///< Rounded up for steps.
+  std::uint32_t unit_tiles;    ///< Row tiles of 8 of a unit: 16, or all where there are fewer.
+  std::uint32_t groups;        ///< Of a row, rounded up for parts.
+  std::uint32_t units;         ///< Rounded up for steps.
+  std::uint32_t walked_x;      ///< Positions in a row that steps go through, each with its groups.
+  std::uint32_t walked_units;  ///< Units of each of those.
+  std::uint32_t margin;        ///< Pixels of zeros before a line of the gradient.
+  std::uint32_t line_pixels;   ///< Of a line of the gradient, margin and rounding included.
   std::uint32_t slab_y, slab_x;  ///< Pixels of the input for a block.
   std::uint32_t starts;          ///< Groups of input pixels that a part transposes, per row.
   std::uint32_t input_tile, gradient_tile;    ///< VMEM rows of a tile.

@@ -66,6 +66,7 @@ class CanonicalForms {
   void visit_reshape(InstructionId id);
 
   Side side_of(InstructionId value, const Dimensions& batch, const Dimensions& contracting);
+  bool is_made_in_matrices(InstructionId value, Dimensions dimensions);
   void merge(Side& side, Dimensions Side::*list);
   void append_unit(Side& side, Dimensions Side::*list);
   InstructionId add(HloOpcode opcode, InstructionId operand, Shape shape);
@@ -122,6 +123,30 @@ Side CanonicalForms::side_of(InstructionId value, const Dimensions& batch,
   return side;
 }
 
+/// Whether a product of a batch of matrices makes the value, one for each index of all these
+/// dimensions but the last, which lies in the matrices: it takes a copy to have them in one.
+bool CanonicalForms::is_made_in_matrices(InstructionId value, Dimensions dimensions) {
+  for (;;) {
+    const HloInstruction& maker = at(value);
+    if (maker.opcode == HloOpcode::kDot) {
+      const hlo::DotDimensions& numbers = maker.dot;
+      const auto batch = static_cast<std::int64_t>(numbers.lhs_batch.size());
+      return dimensions.back() >= batch && std::all_of(dimensions.begin(), dimensions.end() - 1,
+                                                       [&](std::int64_t d) { return d < batch; });
+    }
+    if (maker.opcode == HloOpcode::kTranspose) {
+      for (std::int64_t& d : dimensions) d = maker.dimensions[static_cast<std::size_t>(d)];
+    } else if (!hlo::is_elementwise(maker.opcode)) {
+      return false;
+    }
+    const auto from = std::find_if(maker.operands.begin(), maker.operands.end(), [&](auto id) {
+      return at(id).opcode != HloOpcode::kBroadcast && at(id).opcode != HloOpcode::kConstant;
+    });
+    if (from == maker.operands.end()) return false;
+    value = *from;
+  }
+}
+
 /// Makes one dimension of neighbouring ones; they are the last of their list.
 void CanonicalForms::merge(Side& side, Dimensions Side::*list) {
   Dimensions extents, number(shape(side.value).dimensions.size());
@@ -149,8 +174,9 @@ void CanonicalForms::append_unit(Side& side, Dimensions Side::*list) {
 }
 
 /// Contracted dimensions that are neighbours on both sides become one where the last one would
-/// leave lanes empty, or where each matrix of a batch would leave rows of the MXUs empty; so do the
-/// free dimensions of a matrix of weights.
+/// leave lanes empty, or where each matrix of a batch would leave rows of the MXUs empty, but not
+/// where either side is made in matrices that would have to be copied; so do the free dimensions of
+/// a matrix of weights.
 void CanonicalForms::visit_dot(InstructionId id) {
   const hlo::DotDimensions dims = at(id).dot;
   const InstructionId left_value = at(id).operands[0], right_value = at(id).operands[1];
@@ -166,7 +192,9 @@ void CanonicalForms::visit_dot(InstructionId id) {
   if (left.contracting.size() > 1 && are_neighbours(left.contracting) &&
       are_neighbours(right.contracting) &&
       (leaves_rows || leaves_lanes(left, left.contracting) ||
-       leaves_lanes(right, right.contracting))) {
+       leaves_lanes(right, right.contracting)) &&
+      !is_made_in_matrices(left.value, left.contracting) &&
+      !is_made_in_matrices(right.value, right.contracting)) {
     merge(left, &Side::contracting);
     merge(right, &Side::contracting);
   }
