@@ -14,6 +14,7 @@
 #include "workloads/compiler/compiler.h"
 #include "workloads/compiler/ir/sort_form.h"
 #include "workloads/compiler/kernels/sort/sort_network.h"
+#include "workloads/compiler/passes/expand/approximate_top_k.h"
 #include "workloads/compiler/passes/expand/comparators.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -279,6 +280,20 @@ TEST(SortForms, ASortTakesAsLongAsItsStages) {
       EXPECT_NEAR(found / compiler::sort_cycles(form, target), 1, 0.1) << machine.name << rows;
     }
   }
+}
+
+/// Numbers of JAX 0.10.2 (jaxlib's approx_top_k_reduction_output_size).
+TEST(SortForms, ApproximateTopKHalvesAsOftenAsXla) {
+  using compiler::halvings_for_top_k;
+  EXPECT_EQ(halvings_for_top_k(100, 2, 3, 0.95, 100), 0);
+  EXPECT_EQ(halvings_for_top_k(1000, 2, 3, 0.95, 1000), 2);
+  EXPECT_EQ(halvings_for_top_k(5000, 2, 10, 0.95, 5000), 4);
+  EXPECT_EQ(halvings_for_top_k(2923, 3, 1, 1.0, 5846), 6);
+  EXPECT_EQ(halvings_for_top_k(2374, 1, 1, 0.999, 4748), 3);
+  EXPECT_EQ(halvings_for_top_k(4663, 2, 61, 0.5, 32641), 6);
+  EXPECT_EQ(halvings_for_top_k(222, 2, 184, 0.5, 1554), 0);
+  EXPECT_EQ(halvings_for_top_k(2242, 1, 47, 0.95, 15694), 1);
+  EXPECT_EQ(halvings_for_top_k(4012, 2, 23, 0.999, 28084), 0);
 }
 
 }  // namespace

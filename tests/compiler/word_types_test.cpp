@@ -105,6 +105,41 @@ TEST(WordTypes, WideIntegersAreExact) {
   check_hlo(wide("u64[30] reverse(x), dimensions={0}"), range(0, 4294967294.0));
 }
 
+/// Divisors of all lengths, 0 among them.
+TEST(WordTypes, WideIntegersAreDivided) {
+  const std::string text =
+      "HloModule d\nENTRY main {\n  a = u32[900,2] parameter(0)\n  b = u32[900,2] parameter(1)\n"
+      "  x = u64[900] bitcast-convert(a)\n  y = u64[900] bitcast-convert(b)\n"
+      "  i = u64[900] iota(), iota_dimension=0\n  m = u64[] constant(13)\n"
+      "  n = u64[900] broadcast(m), dimensions={}\n  j = u64[900] multiply(i, n)\n"
+      "  o = u64[] constant(63)\n  p = u64[900] broadcast(o), dimensions={}\n"
+      "  q = u64[900] and(j, p)\n  k = u64[900] and(i, p)\n"
+      "  z = u64[900] shift-right-logical(y, q)\n  w = u64[900] shift-right-logical(x, k)\n"
+      "  d = u64[900] divide(w, z)\n  r = u64[900] remainder(w, z)\n"
+      "  u = u32[900,2] bitcast-convert(d)\n  v = u32[900,2] bitcast-convert(r)\n"
+      "  ROOT t = (u32[900,2], u32[900,2]) tuple(u, v)\n}\n";
+  check_hlo(text, range(0, 4294967294.0));
+  check_hlo(text, range(4294967290.0, 4294967294.0));
+  check_hlo(text, range(0, 1));
+}
+
+TEST(WordTypes, UpperHalvesOfProductsAreExact) {
+  check_hlo(wide("u64[30] mulhi(x, y)"), range(0, 4294967294.0));
+  check_hlo(binary("s32", "mulhi"), range(-2147483648.0, 2147483647.0));
+  check_hlo(binary("u32", "mulhi"), range(0, 4294967294.0));
+  check_hlo(binary("s16", "mulhi"), range(-32768, 32767));
+  check_hlo(binary("u16", "mulhi"), range(0, 65535));
+  check_hlo(binary("s8", "mulhi"), range(-128, 127));
+  check_hlo(binary("u8", "mulhi"), range(0, 255));
+}
+
+TEST(WordTypes, BitsAndSignsOfWideIntegersAreCounted) {
+  for (const char* opcode : {"popcnt", "count-leading-zeros", "sign", "negate", "abs"}) {
+    check_hlo(wide("u64[30] " + std::string(opcode) + "(x)"), range(0, 4294967294.0));
+    check_hlo(wide("u64[30] " + std::string(opcode) + "(x)"), range(0, 2));
+  }
+}
+
 TEST(WordTypes, WideIntegersShiftAcrossWords) {
   for (const char* amount : {"0", "1", "31", "32", "45", "63", "64"}) {
     for (const char* opcode : {"shift-left", "shift-right-logical"}) {
@@ -245,6 +280,23 @@ TEST(WordTypes, FloatsOfEightBitsRoundAsTheirFormatDoes) {
       } else {
         EXPECT_FALSE(std::isfinite(value)) << name << " of " << numbers[i];
       }
+    }
+  }
+}
+
+/// Activations of one format times gradients of another, as trainings in 8 bits have them.
+TEST(WordTypes, FloatsOfTwoFormatsAreMultiplied) {
+  for (const char* operands : {"f8e4m3fn f8e5m2", "f8e5m2 f8e4m3fn", "f8e4m3fn bf16"}) {
+    const std::string both = operands, left = both.substr(0, both.find(' ')),
+                      right = both.substr(both.find(' ') + 1);
+    for (const char* type : {"f32", "bf16"}) {
+      const std::string result = type;
+      // Of numbers that both formats hold.
+      check_hlo("HloModule m\nENTRY main {\n  a = s32[6,40] parameter(0)\n  x = " + left +
+                    "[6,40] convert(a)\n  b = s32[40,9] parameter(1)\n  y = " + right +
+                    "[40,9] convert(b)\n  ROOT r = " + result +
+                    "[6,9] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
+                range(-4, 4));
     }
   }
 }

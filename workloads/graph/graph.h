@@ -65,9 +65,11 @@ struct ConvolutionDimensions {
   std::vector<std::int64_t> output_spatial;
 };
 
-/// Dimensions of a dot.
+/// Dimensions of a dot; of a ragged one those of the left side that groups cut, and those of the
+/// right side that count groups.
 struct DotDimensions {
   std::vector<std::int64_t> lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
+  std::vector<std::int64_t> lhs_ragged = {}, rhs_group = {};
 };
 
 /// One dimension of a pad.

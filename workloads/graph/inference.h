@@ -127,6 +127,8 @@ class Inference {
   Shape reduce_window() const;
   Shape select_and_scatter() const;
   Shape dot() const;
+  Shape ragged_dot() const;
+  void need_numbers() const;
   Shape convolution() const;
   Shape gather() const;
   Shape scatter() const;

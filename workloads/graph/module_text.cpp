@@ -405,6 +405,8 @@ class Writer {
     list("lhs_contracting_dims", dims.lhs_contracting, always);
     list("rhs_batch_dims", dims.rhs_batch, false);
     list("rhs_contracting_dims", dims.rhs_contracting, always);
+    list("lhs_ragged_dims", dims.lhs_ragged, false);
+    list("rhs_group_dims", dims.rhs_group, false);
   }
 
   /// Interiors, like the strides of a slice, are written for all dimensions or none.

@@ -395,6 +395,8 @@ std::optional<Shape> Inference::infer() {
       return select_and_scatter();
     case HloOpcode::kDot:
       return dot();
+    case HloOpcode::kRaggedDot:
+      return ragged_dot();
     case HloOpcode::kConvolution:
       return convolution();
     case HloOpcode::kGather:

@@ -1,5 +1,6 @@
 #include "workloads/graph/inference.h"
 #include "workloads/graph/shape_inference.h"
+#include "workloads/graph/small_floats.h"
 
 namespace tpu::hlo {
 
@@ -177,14 +178,75 @@ Shape Inference::dot() const {
       }
     }
   }
+  need_numbers();
+  return array_shape(instruction_.shape.type, dimensions);
+}
+
+/// A product takes arrays of one type, or of numbers of any two types.
+void Inference::need_numbers() const {
   const auto is_number = [](const Shape& shape) {
-    return floating(shape.type) || integral(shape.type);
+    return integral(shape.type) || floating(shape.type) || float_format(shape.type).has_value();
   };
   if (!compatible(operand(0).type, operand(1).type) &&
       !(is_number(operand(0)) && is_number(operand(1)))) {
     fail("expected operands of one element type, or of numbers, found " +
          to_string(operand(0), false) + " and " + to_string(operand(1), false));
   }
+}
+
+/// A dot whose left side is cut in groups along one dimension, whose extents the last operand has:
+/// each group of rows meets its own right side, or groups of what is contracted have results of
+/// their own, or groups cut batches and change nothing.
+Shape Inference::ragged_dot() const {
+  need_operands(3);
+  const DotDimensions& dims = instruction_.dot;
+  const Shape &left = operand(0), &right = operand(1), &sizes = operand(2);
+  need_count(dims.rhs_batch.size(), static_cast<std::int64_t>(dims.lhs_batch.size()),
+             "rhs_batch_dims");
+  need_count(dims.rhs_contracting.size(), static_cast<std::int64_t>(dims.lhs_contracting.size()),
+             "rhs_contracting_dims");
+  need_count(dims.lhs_ragged.size(), 1, "lhs_ragged_dims");
+  Dimensions used[2] = {dims.lhs_batch, dims.rhs_batch};
+  used[0].insert(used[0].end(), dims.lhs_contracting.begin(), dims.lhs_contracting.end());
+  used[1].insert(used[1].end(), dims.rhs_contracting.begin(), dims.rhs_contracting.end());
+  used[1].insert(used[1].end(), dims.rhs_group.begin(), dims.rhs_group.end());
+  need_distinct(used[0], left.rank(), "batch and contracting dimensions of the left side");
+  need_distinct(used[1], right.rank(), "batch, contracting and group dimensions of the right side");
+  const std::int64_t ragged = dims.lhs_ragged[0];
+  need_dimension(ragged, left.rank(), "lhs_ragged_dims");
+  if (!integral(sizes.type) || sizes.rank() == 0) {
+    fail("expected integer sizes of groups, found " + to_string(sizes, false));
+  }
+  const auto has = [ragged](const Dimensions& list) {
+    return std::find(list.begin(), list.end(), ragged) != list.end();
+  };
+  const bool is_contracted = has(dims.lhs_contracting);
+  need_count(dims.rhs_group.size(), has(used[0]) ? 0 : 1, "rhs_group_dims");
+  const std::int64_t groups = sizes.dimensions.back();
+  const auto extent = [](const Shape& shape, std::int64_t d) {
+    return shape.dimensions[static_cast<std::size_t>(d)];
+  };
+  if (!dims.rhs_group.empty() && extent(right, dims.rhs_group[0]) != groups) {
+    fail("expected " + std::to_string(groups) + " groups, found " + to_string(right, false));
+  }
+  for (std::size_t i = 0; i < used[0].size(); ++i) {
+    if (extent(left, used[0][i]) != extent(right, used[1][i])) {
+      fail("expected equal extents in dimension " + std::to_string(used[0][i]) + " of " +
+           to_string(left, false) + " and dimension " + std::to_string(used[1][i]) + " of " +
+           to_string(right, false));
+    }
+  }
+  Dimensions dimensions;
+  if (is_contracted) dimensions.push_back(groups);
+  for (const std::int64_t d : dims.lhs_batch) dimensions.push_back(extent(left, d));
+  for (std::size_t side = 0; side < 2; ++side) {
+    for (std::int64_t d = 0; d < operand(side).rank(); ++d) {
+      if (std::find(used[side].begin(), used[side].end(), d) == used[side].end()) {
+        dimensions.push_back(extent(operand(side), d));
+      }
+    }
+  }
+  need_numbers();
   return array_shape(instruction_.shape.type, dimensions);
 }
 

@@ -168,6 +168,10 @@ bool AttributeReader::dot(std::string_view name, HloInstruction& instruction) {
     dot.lhs_batch = integers();
   } else if (name == "rhs_batch_dims") {
     dot.rhs_batch = integers();
+  } else if (name == "lhs_ragged_dims") {
+    dot.lhs_ragged = integers();
+  } else if (name == "rhs_group_dims") {
+    dot.rhs_group = integers();
   } else {
     return false;
   }

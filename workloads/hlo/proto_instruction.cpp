@@ -114,6 +114,9 @@ class InstructionReader {
       case 30:
         dot(message_.message("dot_dimension_numbers"));
         break;
+      case 90:
+        ragged_dot(message_.message("ragged_dot_dimension_numbers"));
+        break;
       case 33:
       case 48:
         gather(message_.message("gather_dimension_numbers"), message_.field() == 48);
@@ -258,6 +261,16 @@ class InstructionReader {
       if (field == 2) message.integers("rhs_contracting_dimensions", dims.rhs_contracting);
       if (field == 3) message.integers("lhs_batch_dimensions", dims.lhs_batch);
       if (field == 4) message.integers("rhs_batch_dimensions", dims.rhs_batch);
+    }
+  }
+
+  void ragged_dot(ProtoCursor message) {
+    DotDimensions& dims = result_.made.dot.edit();
+    while (message.next()) {
+      const int field = message.field();
+      if (field == 1) dot(message.message("dot_dimension_numbers"));
+      if (field == 2) message.integers("lhs_ragged_dimensions", dims.lhs_ragged);
+      if (field == 3) message.integers("rhs_group_dimensions", dims.rhs_group);
     }
   }
 
@@ -451,7 +464,6 @@ class InstructionReader {
       case 89:
         return flag(field, "is_composite");
       case 86:
-      case 90:
         message_.fail("an instruction that HLO had before 2024 or text; print the module as text");
       default:
         return;

@@ -192,6 +192,17 @@ void dot(const Source& source, HloInstruction& made) {
   precision(source, made);
 }
 
+void ragged_dot(const Source& source, HloInstruction& made) {
+  const MlirAttributes named = source.dictionary("ragged_dot_dimension_numbers");
+  const auto list = [&](const char* name) {
+    return named.has(name) ? named.integers(name) : Integers{};
+  };
+  made.dot = DotDimensions{list("lhs_batching_dimensions"),    list("rhs_batching_dimensions"),
+                           list("lhs_contracting_dimensions"), list("rhs_contracting_dimensions"),
+                           list("lhs_ragged_dimensions"),      list("rhs_group_dimensions")};
+  precision(source, made);
+}
+
 void dynamic_slice(const Source& source, HloInstruction& made) {
   made.dynamic_slice_sizes = source.attributes().integers(source.name_of({"sizes", "slice_sizes"}));
 }
@@ -502,6 +513,7 @@ const std::unordered_map<std::string_view, std::pair<HloOpcode, Setter>>& setter
       {"pad", {HloOpcode::kPad, pad}},
       {"dot", {HloOpcode::kDot, dot}},
       {"dot_general", {HloOpcode::kDot, dot}},
+      {"ragged_dot", {HloOpcode::kRaggedDot, ragged_dot}},
       {"dynamic_slice", {HloOpcode::kDynamicSlice, dynamic_slice}},
       {"gather", {HloOpcode::kGather, gather}},
       {"scatter", {HloOpcode::kScatter, scatter}},

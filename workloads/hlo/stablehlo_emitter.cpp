@@ -13,10 +13,25 @@ namespace {
 
 using Ids = std::vector<InstructionId>;
 
+/// The attribute that names the function of this module that the operation calls; empty for other
+/// operations. A custom call may name one that it applies to elements: `[@compare]`.
+std::string_view attribute_of_callee(const StablehloOperation& operation, HloOpcode opcode) {
+  if (opcode == HloOpcode::kCall) {
+    return operation.name == "composite" ? "decomposition" : "callee";
+  }
+  if (opcode != HloOpcode::kCustomCall) return {};
+  constexpr std::string_view kCalled = "called_computations";
+  const std::string_view list = operation.attributes.text_or(kCalled, "");
+  const bool is_one = list.find('@') != std::string_view::npos && list.find('@') == list.rfind('@');
+  return is_one ? kCalled : std::string_view();
+}
+
 /// `@name`, or the name alone in the form that `call` has of its own.
-std::string_view callee_of(const StablehloOperation& operation) {
-  const bool is_composite = operation.name == "composite";
-  std::string_view name = operation.attributes.text(is_composite ? "decomposition" : "callee");
+std::string_view callee_of(const StablehloOperation& operation, std::string_view attribute) {
+  std::string_view name = operation.attributes.text(attribute);
+  if (name.size() > 1 && name.front() == '[' && name.back() == ']') {
+    name = name.substr(1, name.size() - 2);
+  }
   if (!name.empty() && name.front() == '@') name.remove_prefix(1);
   if (name.size() > 1 && name.front() == '"' && name.back() == '"') {
     name = name.substr(1, name.size() - 2);
@@ -93,14 +108,14 @@ Ids StablehloEmitter::values_of(const StablehloOperation& operation, HloInstruct
     for (StablehloScope& region : regions) made.called.push_back(finish(std::move(region)));
   }
   adapt_operands(operation, made);
-  const bool is_call = made.opcode == HloOpcode::kCall;
+  const std::string_view callee = attribute_of_callee(operation, made.opcode);
   Ids values = add_results(std::move(made), operation.result_count());
-  if (is_call) {
+  if (!callee.empty()) {
     const Computation& computation = scopes_.innermost().computation;
     const HloInstruction* call =
         values.empty() ? &computation.instructions.back() : &computation.at(values[0]);
     if (call->opcode == HloOpcode::kGetTupleElement) call = &computation.at(call->operands[0]);
-    callees_[call->name] = callee_of(operation);
+    callees_[call->name] = callee_of(operation, callee);
   }
   return values;
 }
@@ -303,6 +318,14 @@ Ids StablehloEmitter::chlo(const StablehloOperation& operation, HloInstruction m
         "k=" + std::to_string(operation.attributes.integer("k")) + ", largest=true";
     return add_results(std::move(made), operation.result_count());
   }
+  if (operation.name == "ragged_dot") {
+    set_attributes(cursor_, operation, made);
+    return {scopes_.add(std::move(made))};
+  }
+  if (operation.name == "mulhi" && made.operands.size() == 2) {
+    made.opcode = HloOpcode::kMulhi;
+    return {scopes_.add(std::move(made))};
+  }
   if (operation.name == "square" && made.operands.size() == 1) {
     made.opcode = HloOpcode::kMultiply;
     made.operands.push_back(made.operands[0]);
@@ -345,7 +368,8 @@ ComputationId StablehloEmitter::finish(StablehloScope scope) {
   const auto id = static_cast<ComputationId>(module_.computations.size());
   if (computation.name.empty()) computation.name = "region." + std::to_string(id);
   for (const HloInstruction& made : computation.instructions) {
-    if (made.opcode == HloOpcode::kCall) calls_.push_back({id, made.id, callees_[made.name]});
+    const auto callee = callees_.find(made.name);
+    if (callee != callees_.end()) calls_.push_back({id, made.id, callee->second});
   }
   module_.computations.push_back(std::move(computation));
   return id;
@@ -359,6 +383,7 @@ void StablehloEmitter::resolve_calls() {
     HloInstruction& user =
         module_.computations[static_cast<std::size_t>(call.caller)].at(call.user);
     user.called = {found->second};
+    if (user.opcode != HloOpcode::kCall) continue;
     if (callee.parameters().size() != user.operands.size() ||
         !same_extent(callee.at(callee.root).shape, user.shape)) {
       cursor_.fail_in(call.callee, "a call with the arguments and results of the function");

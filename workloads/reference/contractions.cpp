@@ -191,6 +191,89 @@ Value dot(const HloInstruction& instruction, const Value& given_a, const Value& 
 
 namespace {
 
+/// The groups of a ragged dot: sizes[prefix..., group], or sizes[group] for all prefixes.
+class Groups {
+ public:
+  Groups(const hlo::DotDimensions& dims, const Value& left, const Value& sizes)
+      : sizes_(sizes), ragged_(dims.lhs_ragged.at(0)) {
+    if (sizes.shape.rank() == 1) return;
+    const auto has = [](const Extents& list, std::int64_t d) {
+      return std::find(list.begin(), list.end(), d) != list.end();
+    };
+    prefix_ = dims.lhs_batch;
+    const bool is_contracted = has(dims.lhs_contracting, ragged_);
+    const Extents kind = is_contracted
+                             ? dims.lhs_contracting
+                             : free_dimensions(left, dims.lhs_batch, dims.lhs_contracting);
+    for (const std::int64_t d : kind) {
+      if (d == ragged_) break;
+      prefix_.push_back(d);
+    }
+  }
+
+  /// The array with zeros outside of the group.
+  Value only(Value x, std::int64_t group) const {
+    Index index(x.shape.dimensions);
+    for (std::size_t i = 0; i < x.size(); ++i, index.next()) {
+      std::int64_t row = 0, begin = 0;
+      for (std::size_t p = 0; p < prefix_.size(); ++p) {
+        row = row * sizes_.shape.dimensions[p] + index.at()[static_cast<std::size_t>(prefix_[p])];
+      }
+      const std::int64_t first = row * sizes_.shape.dimensions.back();
+      const auto size = [&](std::int64_t g) {
+        return sizes_.integers[static_cast<std::size_t>(first + g)];
+      };
+      for (std::int64_t g = 0; g < group; ++g) begin += size(g);
+      const std::int64_t at = index.at()[static_cast<std::size_t>(ragged_)];
+      if (at < begin || at >= begin + size(group)) set_element(x, i, Scalar{});
+    }
+    return x;
+  }
+
+ private:
+  const Value& sizes_;
+  const std::int64_t ragged_;
+  Extents prefix_;
+};
+
+}  // namespace
+
+Value ragged_dot(const HloInstruction& instruction, const Operands& operands, bool round_operands) {
+  const hlo::DotDimensions& dims = instruction.dot;
+  const Value &left = *operands[0], &right = *operands[1];
+  const auto has = [&](const Extents& list) {
+    return std::find(list.begin(), list.end(), dims.lhs_ragged.at(0)) != list.end();
+  };
+  if (has(dims.lhs_batch)) return dot(instruction, left, right, round_operands);
+  const Groups groups(dims, left, *operands[2]);
+  const bool is_contracted = has(dims.lhs_contracting);
+  HloInstruction product = instruction;
+  if (is_contracted) product.shape.dimensions.erase(product.shape.dimensions.begin());
+  Value result = make_value(instruction.shape);
+  for (std::int64_t g = 0; g < operands[2]->shape.dimensions.back(); ++g) {
+    Value side = right;
+    hlo::DotDimensions& own = product.dot.edit();
+    own = dims;
+    if (!is_contracted) {
+      const std::int64_t d = dims.rhs_group.at(0);
+      side = part_of(right, d, g, operands[2]->shape.dimensions.back());
+      side.shape.dimensions.erase(side.shape.dimensions.begin() + static_cast<std::ptrdiff_t>(d));
+      for (Extents* list : {&own.rhs_batch, &own.rhs_contracting}) {
+        for (std::int64_t& other : *list) other -= other > d ? 1 : 0;
+      }
+    }
+    const Value part = dot(product, groups.only(left, g), side, round_operands);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const std::size_t at = is_contracted ? static_cast<std::size_t>(g) * part.size() + i : i;
+      const Scalar a = element(result, at), b = element(part, i);
+      set_element(result, at, {a.number + b.number, a.integer + b.integer});
+    }
+  }
+  return result;
+}
+
+namespace {
+
 /// A convolution as products of matrices, group by group: rows are output positions, the depth runs
 /// over the window's positions and the input features of a group, columns are output features of a
 /// group.

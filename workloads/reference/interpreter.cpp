@@ -208,6 +208,8 @@ Value Interpreter::compute(const HloInstruction& instruction,
       return topk(instruction, *operands[0]);
     case HloOpcode::kDot:
       return dot(instruction, *operands[0], *operands[1], round);
+    case HloOpcode::kRaggedDot:
+      return ragged_dot(instruction, operands, round);
     case HloOpcode::kConvolution:
       return convolution(instruction, *operands[0], *operands[1], round);
     case HloOpcode::kGather:

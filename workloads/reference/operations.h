@@ -54,6 +54,9 @@ Value part_of(const Value& x, std::int64_t dimension, std::int64_t index, std::i
 /// Sums in double; with `round_operands`, floating operands are rounded to bf16 first.
 Value dot(const hlo::HloInstruction& instruction, const Value& a, const Value& b,
           bool round_operands);
+/// Operands: both sides and the sizes of the groups.
+Value ragged_dot(const hlo::HloInstruction& instruction, const Operands& operands,
+                 bool round_operands);
 Value convolution(const hlo::HloInstruction& instruction, const Value& input, const Value& kernel,
                   bool round_operands);
 

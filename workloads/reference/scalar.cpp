@@ -39,6 +39,16 @@ std::int64_t power_of(std::int64_t base, std::int64_t exponent) {
   return of_bits(result);
 }
 
+/// The upper half of a product's bits.
+std::int64_t high_product(std::int64_t a, std::int64_t b, ElementType type) {
+  __extension__ using Wide = __int128;
+  const int width = 8 * hlo::byte_size(type);
+  if (!is_unsigned(type)) return static_cast<std::int64_t>((static_cast<Wide>(a) * b) >> width);
+  __extension__ using WideUnsigned = unsigned __int128;
+  const WideUnsigned product = static_cast<WideUnsigned>(masked(a, type)) * masked(b, type);
+  return of_bits(static_cast<std::uint64_t>(product >> width));
+}
+
 /// Division as XLA defines it: by zero gives all ones, the most negative by -1 itself.
 std::int64_t quotient(std::int64_t a, std::int64_t b, ElementType type) {
   if (b == 0) return -1;
@@ -173,6 +183,8 @@ IntegerFunction2 integer_function2(HloOpcode opcode) {
       return [](Integer a, Integer b, ElementType) { return of_bits(bits_of(a) - bits_of(b)); };
     case HloOpcode::kMultiply:
       return [](Integer a, Integer b, ElementType) { return of_bits(bits_of(a) * bits_of(b)); };
+    case HloOpcode::kMulhi:
+      return high_product;
     case HloOpcode::kDivide:
       return quotient;
     case HloOpcode::kRemainder:

@@ -101,6 +101,24 @@ def expanded(x, c):
     return lax.top_k(x, 3), lax.linalg.cholesky(c, symmetrize_input=False), lax.linalg.triangular_solve(c, c, lower=True)
 
 
+@function(((12, 8), F), ((3, 8, 6), F), ((3,), I), ((3, 130), I), ((3, 130), I))
+def ragged_products(x, w, sizes, i, j):
+    def loss(x, w):
+        return jnp.sum(lax.ragged_dot(x, w, sizes) ** 2)
+
+    return jax.grad(loss, (0, 1))(x, w), lax.mulhi(i, j)
+
+
+@function(((4, 1000), F))
+def approximate_top_k(x):
+    return lax.approx_max_k(x, 3)
+
+
+@function(((5000, 3), F))
+def least_of_groups(x):
+    return lax.approx_min_k(x, 10, reduction_dimension=0, aggregate_to_topk=False)
+
+
 MESH = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
 SHARDED = {}
 

@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/passes/expand/approximate_top_k.h"
 #include "workloads/compiler/passes/expand/async_pairs.h"
 #include "workloads/compiler/passes/expand/canonical_forms.h"
 #include "workloads/compiler/passes/expand/collective_forms.h"
@@ -20,6 +21,7 @@
 #include "workloads/compiler/passes/expand/lapack_calls.h"
 #include "workloads/compiler/passes/expand/operand_precision.h"
 #include "workloads/compiler/passes/expand/operand_upcaster.h"
+#include "workloads/compiler/passes/expand/ragged_products.h"
 #include "workloads/compiler/passes/expand/random_bits.h"
 #include "workloads/compiler/passes/expand/reduction_forms.h"
 #include "workloads/compiler/passes/expand/regular_gathers.h"
@@ -28,6 +30,7 @@
 #include "workloads/compiler/passes/expand/scatter_expander.h"
 #include "workloads/compiler/passes/expand/sort_forms.h"
 #include "workloads/compiler/passes/expand/step_forms.h"
+#include "workloads/compiler/passes/expand/wide_arithmetic.h"
 #include "workloads/compiler/passes/expand/wide_sorts.h"
 #include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/expand/window_forms.h"
@@ -216,6 +219,24 @@ std::vector<Pass> whole_module_rows() {
        on_module<legalize_lapack_calls>,
        plain,
        {Fact::kInWords}},
+      {"expand_approximate_top_k",
+       Stage::kWhole,
+       on_module_then_names<expand_approximate_top_k>,
+       plain,
+       {Fact::kInWords},
+       {},
+       {},
+       {},
+       {"split_wide_sorts"}},
+      {"expand_ragged_products",
+       Stage::kWhole,
+       on_module_then_names<expand_ragged_products>,
+       plain,
+       {Fact::kInWords},
+       {},
+       {},
+       {},
+       {"upcast_operands"}},
       {"upcast_operands", Stage::kWhole, on_module<upcast_operands>, plain, {Fact::kInWords}},
       {"expand_scatters",
        Stage::kWhole,
@@ -226,6 +247,14 @@ std::vector<Pass> whole_module_rows() {
        {},
        {},
        {"split_wide_sorts"}},
+      {"expand_wide_arithmetic",
+       Stage::kWhole,
+       on_module<expand_wide_arithmetic>,
+       plain,
+       {Fact::kInWords},
+       {},
+       {},
+       {"expand_scatters"}},
       {"split_wide_sorts", Stage::kWhole, on_module<split_wide_sorts>, plain, {Fact::kInWords}},
       {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
       {"expand_factorizations",

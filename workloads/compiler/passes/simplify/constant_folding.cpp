@@ -204,6 +204,9 @@ HloInstruction scalar_constant(ElementType type, double value) {
     case ElementType::kS64:
       constant.literal = bytes_of(static_cast<std::int64_t>(value));
       break;
+    case ElementType::kU64:
+      constant.literal = bytes_of(static_cast<std::uint64_t>(value));
+      break;
     default:
       if (hlo::byte_size(type) == 1 && hlo::float_format(type)) {
         const hlo::FloatFormat format = *hlo::float_format(type);
