@@ -320,7 +320,7 @@ class CutDot {
         computation_(module_.computations[0]),
         epilogue_(compiler::matmul_epilogue(module_, computation_, computation_.at(2))),
         problem_(compiler::dot_problem(computation_.at(2), epilogue_.lhs_shape, epilogue_.rhs_shape,
-                                       epilogue_.out_shape, keeps_matrices)),
+                                       epilogue_.out_shape, {keeps_matrices})),
         lhs_(random_array(computation_.at(0).shape, 1)),
         rhs_(random_array(computation_.at(1).shape, 2)),
         expected_(expected_dot(test, lhs_.values, rhs_.values)) {}
@@ -645,6 +645,98 @@ TEST(Dot, MatricesWithPaddingRowsAreOneToo) {
   EXPECT_EQ(dot.problem().matrix_rows, 20U);
   check_dot(test);
 }
+/// Rows of matrices between which others stand, those of the other heads: contracted ones, and
+/// those of operand and result.
+DotCase contracted_apart(std::int64_t rows, std::int64_t m, std::int64_t n, ElementType type) {
+  return {"contracted", {2, 16, rows, m},  {2, 16, 3, rows, n}, {{}, {}, {0, 1, 2}, {0, 1, 3}},
+          type,         ElementType::kF32, ElementType::kF32,   {},
+          {},           {2, 0, 1}};
+}
+DotCase result_apart(std::int64_t rows, std::int64_t k, std::int64_t n, ElementType type) {
+  return {"result", {2, 16, rows, k},   {k, 3, n}, {{}, {}, {3}, {0}}, ElementType::kF32,
+          type,     ElementType::kBf16, {},        {2, 0, 1},          {4, 2, 3, 1, 0}};
+}
+DotCase operand_apart(std::int64_t rows, std::int64_t k, std::int64_t n, ElementType type) {
+  return {"operand", {16, 3, rows, k}, {3, k, n}, {{1}, {0}, {3}, {1}}, type, ElementType::kF32};
+}
+
+TEST(Dot, RowsThatStandApartAreGathered) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const std::int64_t rows : {5, 8, 16, 64, 128}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows");
+      const auto tiles = static_cast<std::uint32_t>((rows + 7) / 8);
+      const CutDot gradient(contracted_apart(rows, 40, 24, type));
+      EXPECT_EQ(gradient.problem().k, 2 * 16 * 8 * tiles);
+      EXPECT_TRUE(gradient.problem().lhs_rows.is_one());
+      EXPECT_EQ(gradient.problem().rhs_rows.tiles, tiles);
+      EXPECT_EQ(gradient.problem().rhs_rows.distance, 3 * tiles * 4);
+      EXPECT_TRUE(gradient.problem().outer_k.empty());
+      const CutDot heads(result_apart(rows, 40, 24, type));
+      EXPECT_EQ(heads.problem().m, 2 * 16 * 8 * tiles);
+      EXPECT_TRUE(heads.problem().lhs_rows.is_one());
+      EXPECT_EQ(heads.problem().out_rows.distance, 3 * tiles * 2);  // bf16.
+      const CutDot batch(operand_apart(rows, 40, 24, type));
+      EXPECT_EQ(batch.problem().m, 16 * 8 * tiles);
+      EXPECT_FALSE(batch.problem().lhs_rows.is_one());
+      EXPECT_TRUE(batch.problem().out_rows.is_one());
+      for (const Target& target : {Target{}, v2_target()}) {
+        check_dot(contracted_apart(rows, 40, 24, type), target);
+        check_dot(result_apart(rows, 40, 24, type), target);
+        check_dot(operand_apart(rows, 40, 24, type), target);
+      }
+    }
+  }
+}
+
+/// Blocks of some of the matrices, of several lanes and sides that are exchanged.
+TEST(Dot, BlocksOfRowsThatStandApartHaveWholeMatrices) {
+  int cut = 0;
+  for (const std::uint64_t kib : {1600, 2000, 2600, 3500}) {
+    SCOPED_TRACE(kib);
+    Target small;
+    small.vmem_bytes = kib << 10;
+    for (const DotCase& test : {contracted_apart(16, 140, 300, ElementType::kF32),
+                                result_apart(16, 140, 300, ElementType::kBf16),
+                                operand_apart(32, 140, 300, ElementType::kF32),
+                                result_apart(64, 200, 130, ElementType::kF32)}) {
+      compiler::DotProblem problem = CutDot(test).problem();
+      const compiler::DotTiling tiling = compiler::choose_sides(problem, small).value();
+      const compiler::DotSizes sizes(problem, tiling, small);
+      cut += sizes.plan.tiles() > 3;  // Heads.
+      check_dot(test, small);
+    }
+  }
+  EXPECT_GT(cut, 10);
+  for (const std::int64_t rows : {32, 64, 128}) {
+    for (std::uint64_t kib = 1500; kib < 5000; kib += 50) {
+      Target small;
+      small.vmem_bytes = kib << 10;
+      compiler::DotProblem problem =
+          CutDot(result_apart(rows, 200, 300, ElementType::kF32)).problem();
+      const compiler::DotTiling tiling = compiler::choose_sides(problem, small).value();
+      const std::uint32_t tiles = problem.result_turned ? 16 * tiling.block_n : tiling.block_m;
+      EXPECT_EQ(tiles % problem.out_rows.tiles, 0U) << rows << ", " << kib;
+      EXPECT_EQ((problem.result_turned ? problem.n : problem.m) / 8 % tiles, 0U)
+          << rows << ", " << kib;
+    }
+  }
+}
+
+TEST(Dot, RowsThatFillNoWholeBlocksStayApart) {
+  const auto is_one = [](const DotCase& test, bool keeps_matrices = false) {
+    const compiler::DotProblem problem = CutDot(test, keeps_matrices).problem();
+    return problem.lhs_rows.is_one() && problem.rhs_rows.is_one() && problem.out_rows.is_one();
+  };
+  EXPECT_FALSE(is_one(result_apart(32, 40, 24, ElementType::kF32)));
+  EXPECT_TRUE(is_one(result_apart(24, 40, 24, ElementType::kF32)));  // Three tiles of sixteen.
+  EXPECT_TRUE(is_one(result_apart(32, 40, 24, ElementType::kF32), true));
+  DotCase few = operand_apart(8, 40, 24, ElementType::kF32);  // 120 rows.
+  few.lhs[0] = 15;
+  EXPECT_TRUE(is_one(few));
+  check_dot(few);
+  check_dot(result_apart(24, 40, 24, ElementType::kF32));
+}
+
 TEST(Dot, PaddingBetweenContractedMatricesAddsNothing) {
   // 40 matrices of 13 rows, two row tiles each, are five tiles of the contracted dimension.
   for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {

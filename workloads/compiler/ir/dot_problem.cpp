@@ -1,6 +1,7 @@
 #include "workloads/compiler/ir/dot_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "sim/base/ceil_divide.h"
@@ -166,16 +167,68 @@ bool find_matrices(const Sides& sides, DotProblem& problem) {
   return true;
 }
 
+/// Rows of an array that become longer by those of further matrices.
+class LongerRows {
+ public:
+  /// `rows` of `lanes` elements; `in_vmem`: none may stand apart.
+  LongerRows(SpacedMatrices& matrices, ElementType type, bool in_vmem)
+      : matrices_(matrices), type_(type), in_vmem_(in_vmem) {}
+
+  /// Whether the next matrix, so many granules on, goes on where these rows end.
+  bool follows(std::uint32_t rows, std::uint32_t lanes, std::uint32_t distance) const {
+    if (matrices_.is_one()) return distance == granules_of(rows, lanes, type_);
+    return distance == std::uint64_t{tiles_across(rows, 8)} / matrices_.tiles * matrices_.distance;
+  }
+  /// Whether `count` of them may stand apart: of blocks of 128 rows each has whole matrices.
+  bool may_stand_apart(std::uint32_t rows, std::uint32_t distance, std::uint32_t count) const {
+    const std::uint32_t tiles = tiles_across(rows, 8);
+    return !in_vmem_ && matrices_.is_one() && distance != 0 && 16 % tiles == 0 &&
+           tiles * count % 16 == 0;
+  }
+  void stand_apart(std::uint32_t rows, std::uint32_t distance) {
+    matrices_ = {tiles_across(rows, 8), distance};
+  }
+
+ private:
+  SpacedMatrices& matrices_;
+  ElementType type_;
+  bool in_vmem_;
+};
+
+/// One of two arrays whose rows become longer together.
+struct LongerArray {
+  LongerRows rows;
+  std::uint32_t lanes;
+  std::uint32_t OuterDimension::*distance;
+};
+
+/// Whether rows of both go on with an outer dimension; where they stand apart, from here on.
+bool go_on(std::array<LongerArray, 2>& arrays, std::uint32_t rows, const OuterDimension& outer) {
+  const auto follows = [&](const LongerArray& array) {
+    return array.rows.follows(rows, array.lanes, outer.*array.distance);
+  };
+  for (const LongerArray& array : arrays) {
+    if (follows(array)) continue;
+    if (!array.rows.may_stand_apart(rows, outer.*array.distance, outer.extent)) return false;
+  }
+  for (LongerArray& array : arrays) {
+    if (!follows(array)) array.rows.stand_apart(rows, outer.*array.distance);
+  }
+  return true;
+}
+
 /// Where the contracted dimension stands in the rows of both sides, contracted dimensions right
 /// above it only make it longer.
-void merge_contracted(const Sides& sides, DotProblem& problem) {
+void merge_contracted(const Sides& sides, DotProblem& problem, bool in_vmem) {
   if (!problem.lhs_transposed || problem.rhs_transposed) return;
+  std::array arrays{
+      LongerArray{
+          {problem.lhs_rows, sides.lhs.shape.type, in_vmem}, problem.m, &OuterDimension::lhs},
+      LongerArray{
+          {problem.rhs_rows, sides.rhs.shape.type, in_vmem}, problem.n, &OuterDimension::rhs}};
   while (!problem.outer_k.empty()) {
     const OuterDimension& last = problem.outer_k.back();
-    if (last.lhs != granules_of(problem.k, problem.m, sides.lhs.shape.type) ||
-        last.rhs != granules_of(problem.k, problem.n, sides.rhs.shape.type)) {
-      return;
-    }
+    if (!go_on(arrays, problem.k, last)) return;
     if (problem.k % 8 != 0) {
       const std::uint32_t tiles = tiles_across(problem.k, 8);
       if (!has_modulo(tiles, 2 * std::int64_t{tiles} * last.extent)) return;
@@ -190,7 +243,7 @@ void merge_contracted(const Sides& sides, DotProblem& problem) {
 /// Where an operand's free dimension and the result's stand in the rows of both, free dimensions
 /// right above it only make it longer. So a matrix of weights is read once for all examples of a
 /// batch.
-void merge_free(const Sides& sides, DotProblem& problem) {
+void merge_free(const Sides& sides, DotProblem& problem, bool in_vmem) {
   // The left side's rows are those of a result that lies straight, the right side's of a turned
   // one.
   if (problem.result_turned ? !problem.rhs_transposed : problem.lhs_transposed) return;
@@ -200,13 +253,16 @@ void merge_free(const Sides& sides, DotProblem& problem) {
   const auto mine = turned ? &OuterDimension::rhs : &OuterDimension::lhs;
   const auto other = turned ? &OuterDimension::lhs : &OuterDimension::rhs;
   const ElementType type = turned ? sides.rhs.shape.type : sides.lhs.shape.type;
+  std::array arrays{
+      LongerArray{{turned ? problem.rhs_rows : problem.lhs_rows, type, in_vmem}, problem.k, mine},
+      LongerArray{{problem.out_rows, sides.out.shape.type, in_vmem}, across, &OuterDimension::out}};
   const auto lengthens_rows = [&](const OuterDimension& outer) {
-    return outer.*other == 0 && outer.*mine == granules_of(rows, problem.k, type) &&
-           outer.out == granules_of(rows, across, sides.out.shape.type);
+    return outer.*other == 0 && go_on(arrays, rows, outer);
   };
   for (;;) {
-    const auto next = std::find_if(problem.outer.begin(), problem.outer.end(), lengthens_rows);
-    if (next == problem.outer.end()) return;
+    // The innermost first: what stands apart has no other inside.
+    const auto next = std::find_if(problem.outer.rbegin(), problem.outer.rend(), lengthens_rows);
+    if (next == problem.outer.rend()) return;
     if (rows % 8 != 0) {
       const std::uint32_t tiles = tiles_across(rows, 8);
       if (!has_modulo(tiles, 2 * std::int64_t{tiles} * next->extent)) return;
@@ -214,14 +270,14 @@ void merge_free(const Sides& sides, DotProblem& problem) {
       rows = 8 * tiles;
     }
     rows *= next->extent;
-    problem.outer.erase(next);
+    problem.outer.erase(std::next(next).base());
   }
 }
 
 }  // namespace
 
 DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
-                       const Shape& out, bool keeps_matrices) {
+                       const Shape& out, const DotForm& form) {
   // The expression behind the product may make it of any 32-bit type.
   const Shape product = hlo::array_shape(
       hlo::byte_size(out.type) == 4 ? ElementType::kF32 : out.type, out.dimensions);
@@ -230,7 +286,7 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
       refuse_dot(dot, lhs, rhs, "expected f32 or bf16 arrays of rank 2 or more");
     }
   }
-  std::optional<DotProblem> problem = find_dot_problem(dot, lhs, rhs, out, keeps_matrices);
+  std::optional<DotProblem> problem = find_dot_problem(dot, lhs, rhs, out, form);
   if (!problem) {
     refuse_dot(
         dot, lhs, rhs,
@@ -243,7 +299,7 @@ DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const S
 
 std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const Shape& lhs,
                                            const Shape& rhs, const Shape& out,
-                                           bool keeps_matrices) {
+                                           const DotForm& form) {
   const hlo::DotDimensions& dims = dot.dot;
   const Sides sides{dims,
                     View(lhs),
@@ -253,15 +309,15 @@ std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const
                     free_dimensions(rhs, dims.rhs_batch, dims.rhs_contracting)};
   DotProblem problem;
   problem.name = dot.name;
-  problem.keeps_matrices = keeps_matrices;
+  problem.keeps_matrices = form.keeps_matrices;
   if (!find_matrices(sides, problem)) return std::nullopt;
   std::sort(problem.outer.begin(), problem.outer.end(),
             [](const OuterDimension& a, const OuterDimension& b) { return a.out > b.out; });
-  if (!keeps_matrices) merge_free(sides, problem);
+  if (!form.keeps_matrices) merge_free(sides, problem, form.stands_in_vmem);
   merge(problem.outer);
   std::sort(problem.outer_k.begin(), problem.outer_k.end(),
             [](const OuterDimension& a, const OuterDimension& b) { return a.lhs > b.lhs; });
-  merge_contracted(sides, problem);
+  merge_contracted(sides, problem, form.stands_in_vmem);
   merge(problem.outer_k);
   problem.lhs_type = lhs.type;
   problem.rhs_type = rhs.type;
@@ -285,6 +341,7 @@ std::optional<DotProblem> with_sides_exchanged(const DotProblem& problem) {
   DotProblem other = problem;
   std::swap(other.m, other.n);
   std::swap(other.lhs_type, other.rhs_type);
+  std::swap(other.lhs_rows, other.rhs_rows);
   other.lhs_transposed = !problem.rhs_transposed;
   other.rhs_transposed = !problem.lhs_transposed;
   other.result_turned = !problem.result_turned;
@@ -305,7 +362,8 @@ void take_rows_in_lanes(DotProblem& problem) {
   const std::uint32_t tiles = tiles_across(problem.m, 8);
   const bool in_whole_tiles = problem.m % 128 == 0 || 16 % tiles == 0;
   if (!problem.lhs_transposed || problem.result_turned || problem.keeps_matrices ||
-      problem.row_period != 0 || problem.matrix_rows != 0 || !in_whole_tiles) {
+      problem.row_period != 0 || problem.matrix_rows != 0 || !problem.out_rows.is_one() ||
+      !in_whole_tiles) {
     return;
   }
   const std::uint64_t granules = granules_of(problem.m, problem.n, problem.result_types.front());
@@ -326,6 +384,7 @@ void take_rows_in_lanes(DotProblem& problem) {
 
 void take_k_in_lanes(DotProblem& problem) {
   if (problem.outer_k.empty() || problem.k % 128 != 0 || problem.matrix_k != 0) return;
+  if (!problem.lhs_rows.is_one() || !problem.rhs_rows.is_one()) return;
   const OuterDimension& last = problem.outer_k.back();
   const bool lhs_in_rows = problem.lhs_transposed, rhs_in_rows = !problem.rhs_transposed;
   if (lhs_in_rows && last.lhs != granules_of(problem.k, problem.m, problem.lhs_type)) return;

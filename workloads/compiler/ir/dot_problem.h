@@ -17,10 +17,12 @@ struct OuterDimension {
   std::uint32_t lhs = 0, rhs = 0, out = 0;
 };
 
-/// The lanes of a side are those of several matrices: tiles of 128 that one of them has, and the
-/// granules from one to the next; 0: there is one matrix.
-struct LaneMatrices {
+/// The rows or lanes of an array are those of several matrices: tiles of 8 rows, or of 128 lanes,
+/// that one of them has, and the granules from one to the next; 0: there is one matrix, or their
+/// rows follow each other as those of one.
+struct SpacedMatrices {
   std::uint32_t tiles = 1, distance = 0;
+  bool is_one() const { return distance == 0; }
 };
 
 /// A dot as matrix products [m, k] x [k, n] over outer dimensions, with the way each matrix lies in
@@ -36,7 +38,8 @@ struct DotProblem {
   std::uint32_t matrix_rows = 0, matrix_k = 0;
   bool lhs_transposed = false;  ///< The left matrices lie as [k, m].
   bool rhs_transposed = false;  ///< The right matrices lie as [n, k].
-  LaneMatrices lhs_lanes, rhs_lanes;
+  SpacedMatrices lhs_lanes, rhs_lanes;
+  SpacedMatrices lhs_rows, rhs_rows, out_rows;
   /// Row tiles that stand in the lanes of one tile of a left side that lies transposed. Fewer than
   /// 16 where these are all rows of one of several matrices.
   std::uint32_t lane_row_tiles = 16;
@@ -59,15 +62,20 @@ struct DotProblem {
 
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
 /// lies as `out`: any dimension numbers, as long as the two minor dimensions of each array are two
-/// of m, n and k. Matrices whose tiles of rows follow each other are one, unless
-/// `keeps_matrices`: something behind the product depends on the row in its matrix. Throws
-/// WorkloadError for dots that are no such products.
+/// of m, n and k. Matrices whose rows follow each other in one product are one, unless it
+/// `keeps_matrices`: something behind the product depends on the row in its matrix. Where rows of
+/// these stand apart in memory, blocks of them are gathered; not where the arrays stand in VMEM.
+/// Throws WorkloadError for dots that are no such products.
+struct DotForm {
+  bool keeps_matrices = false;
+  bool stands_in_vmem = false;
+};
 DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,
-                       const hlo::Shape& out, bool keeps_matrices = false);
+                       const hlo::Shape& out, const DotForm& form = {});
 /// The same; none for dots that are no such products.
 std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs,
                                            const hlo::Shape& rhs, const hlo::Shape& out,
-                                           bool keeps_matrices = false);
+                                           const DotForm& form = {});
 
 /// Blocks of 128 by 128 elements that the transpose unit turns: of the left side where it lies as
 /// [k, m], of the result where it lies as [n, m]. The right side's are turned on their way into the

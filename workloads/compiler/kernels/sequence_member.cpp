@@ -73,7 +73,7 @@ class DotMember : public SequenceMember {
         limits_(limits),
         operands_(instruction.operands.size()),
         epilogue_(matmul_epilogue(module, sequence, instruction)),
-        problem_(problem_of(epilogue_)),
+        problem_(problem_of(epilogue_, true)),
         tiling_(find_whole_dot_tiling(problem_, builder.target()).value()) {
     if (problem_.sides_exchanged) std::swap(epilogue_.lhs, epilogue_.rhs);
     const DotSizes sizes(problem_, tiling_, builder.target());
@@ -150,7 +150,7 @@ std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
   if (!find_dot_problem(*product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape)) {
     return std::nullopt;
   }
-  DotProblem problem = problem_of(epilogue);
+  DotProblem problem = problem_of(epilogue, true);
   const std::optional<DotTiling> tiling = find_whole_dot_tiling(problem, target);
   if (!tiling) return std::nullopt;
   return DotSizes(problem, *tiling, target).plan.array_rows() / kRowsPerGranule;

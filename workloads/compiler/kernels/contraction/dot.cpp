@@ -5,9 +5,10 @@
 
 namespace tpu::compiler {
 
-DotProblem problem_of(const MatmulEpilogue& epilogue) {
-  DotProblem problem = dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape,
-                                   epilogue.out_shape, epilogue.depends_on_rows());
+DotProblem problem_of(const MatmulEpilogue& epilogue, bool stands_in_vmem) {
+  DotProblem problem =
+      dot_problem(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape,
+                  {epilogue.depends_on_rows(), stands_in_vmem});
   problem.has_epilogue = epilogue.graph != nullptr;
   problem.epilogue_cost = epilogue.cost();
   problem.epilogue_types = epilogue.block_types();

@@ -37,20 +37,20 @@ void DotKernel::make_grid() {
   const int m = sizes_.m_dimension(), n = sizes_.n_dimension(), k = sizes_.k_dimension();
   const bool x_turned = problem_.lhs_transposed, w_turned = problem_.rhs_transposed;
   TileGrid::Block x = side(&Outer::lhs, addresses_, plan.lhs.dimensions, x_turned ? k : m,
-                           x_turned ? m : k, sizes_.left);
+                           x_turned ? m : k, sizes_.left, problem_.lhs_rows);
   x.standing = standing(arrays_, epilogue_.lhs);
   x_input_ = grid_->add_input(std::move(x));
   TileGrid::Block w = side(&Outer::rhs, addresses_ + 1, plan.rhs.dimensions, w_turned ? n : k,
-                           w_turned ? k : n, sizes_.right);
+                           w_turned ? k : n, sizes_.right, problem_.rhs_rows);
   w.standing = standing(arrays_, epilogue_.rhs);
   w_input_ = grid_->add_input(std::move(w));
   epilogue_inputs_ = add_result_blocks(
       *grid_, epilogue_, addresses_,
       [&](ElementType type, bool to_vmem, std::uint32_t word) {
-        return matrix_block(
-            builder_, to_vmem, sizes_.result_shape(type), plan.results.dimensions,
+        return array_block(
+            to_vmem, sizes_.result_shape(type), plan.results.dimensions,
             [=](const GridPoint& point) { return result_matrix(word, type, point); },
-            sizes_.row_dimension(), sizes_.column_dimension());
+            sizes_.row_dimension(), sizes_.column_dimension(), problem_.out_rows);
       },
       arrays_);
   allocate_sums();
@@ -58,14 +58,28 @@ void DotKernel::make_grid() {
 
 TileGrid::Block DotKernel::side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
                                 const std::vector<int>& dimensions, int row_dimension,
-                                int column_dimension, const BlockShape& shape) {
+                                int column_dimension, const BlockShape& shape,
+                                const SpacedMatrices& rows) {
+  return array_block(
+      true, shape, dimensions,
+      [=](const GridPoint& point) { return matrix(builder_.load_smem(word), stride, point); },
+      row_dimension, column_dimension, rows);
+}
+
+/// Blocks of an array; where several matrices have the lanes or the rows of one, the block's number
+/// along these says with which matrix it begins.
+TileGrid::Block DotKernel::array_block(bool to_vmem, const BlockShape& shape,
+                                       const std::vector<int>& dimensions, const OfPoint& first,
+                                       int row_dimension, int column_dimension,
+                                       const SpacedMatrices& rows) {
+  const bool counts_rows = !rows.is_one();
+  const int counted = shape.abreast ? column_dimension : row_dimension;
   const auto begin = [=](const GridPoint& point) {
-    const SReg first = matrix(builder_.load_smem(word), stride, point);
-    if (!shape.abreast) return first;
-    return weighted_sum(builder_, {index_of(point, column_dimension)},
-                        {shape.matrices * shape.matrix_stride}, first);
+    if (!shape.abreast && !counts_rows) return first(point);
+    return weighted_sum(builder_, {index_of(point, counted)},
+                        {shape.matrices * shape.matrix_stride}, first(point));
   };
-  return matrix_block(builder_, true, shape, dimensions, begin, row_dimension,
+  return matrix_block(builder_, to_vmem, shape, dimensions, begin, counts_rows ? -1 : row_dimension,
                       shape.abreast ? -1 : column_dimension);
 }
 

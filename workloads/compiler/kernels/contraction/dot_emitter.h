@@ -72,7 +72,10 @@ class DotKernel {
   SReg matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point);
   TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
                        const std::vector<int>& dimensions, int row_dimension, int column_dimension,
-                       const BlockShape& shape);
+                       const BlockShape& shape, const SpacedMatrices& rows);
+  TileGrid::Block array_block(bool to_vmem, const BlockShape& shape,
+                              const std::vector<int>& dimensions, const OfPoint& first,
+                              int row_dimension, int column_dimension, const SpacedMatrices& rows);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
   void work();

@@ -7,7 +7,7 @@
 namespace tpu::compiler {
 
 /// The product of an epilogue, with what the search asks of the expression behind it.
-DotProblem problem_of(const MatmulEpilogue& epilogue);
+DotProblem problem_of(const MatmulEpilogue& epilogue, bool stands_in_vmem = false);
 
 /// The kernel for a dot with the given cut. Operands: left, right, those of the epilogue, result,
 /// at the places that the epilogue says.

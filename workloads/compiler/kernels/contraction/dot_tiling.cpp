@@ -108,8 +108,10 @@ class Search {
         (!in_lanes || ceil_divide(tiling.block_m, 16) == ceil_divide(problem_.m, 128)) &&
         tiling.block_n == ceil_divide(problem_.n, 128) &&
         tiling.block_k == ceil_divide(problem_.k, 128);
-    const bool has_lanes = problem_.lhs_lanes.distance != 0 || problem_.rhs_lanes.distance != 0;
-    if (!whole || problem_.outer.empty() || has_lanes) return;
+    const bool is_gathered = !problem_.lhs_lanes.is_one() || !problem_.rhs_lanes.is_one() ||
+                             !problem_.lhs_rows.is_one() || !problem_.rhs_rows.is_one() ||
+                             !problem_.out_rows.is_one();
+    if (!whole || problem_.outer.empty() || is_gathered) return;
     for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
@@ -148,9 +150,18 @@ class Search {
 
   /// Lanes of several matrices are fetched as whole ones.
   bool cuts_matrices(const DotTiling& tiling) const {
-    const auto cuts = [](const LaneMatrices& lanes, std::uint32_t all, std::uint32_t block) {
-      return lanes.distance != 0 && (all % block != 0 || block % lanes.tiles != 0);
+    const auto cuts = [](const SpacedMatrices& matrices, std::uint32_t all, std::uint32_t block) {
+      return !matrices.is_one() && (all % block != 0 || block % matrices.tiles != 0);
     };
+    const std::uint32_t m = ceil_divide(problem_.m, 8), n = ceil_divide(problem_.n, 8);
+    const auto cuts_rows = [&](const SpacedMatrices& matrices, bool are_of_n) {
+      return are_of_n ? cuts(matrices, n, 16 * tiling.block_n) : cuts(matrices, m, tiling.block_m);
+    };
+    if (cuts_rows(problem_.out_rows, problem_.result_turned) ||
+        (!problem_.lhs_transposed && cuts_rows(problem_.lhs_rows, false)) ||
+        (problem_.rhs_transposed && cuts_rows(problem_.rhs_rows, true))) {
+      return true;
+    }
     const std::uint32_t lanes = problem_.lane_row_tiles, k = ceil_divide(problem_.k, 128);
     const std::uint32_t rows = ceil_divide(ceil_divide(problem_.m, 8), lanes);
     return cuts(problem_.rhs_lanes, k, tiling.block_k) ||
@@ -245,12 +256,20 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
 namespace {
 
 /// A block whose columns are those of several matrices.
-void take_lanes(BlockShape& side, const LaneMatrices& lanes) {
-  if (lanes.distance == 0) return;
+void take_lanes(BlockShape& side, const SpacedMatrices& lanes) {
+  if (lanes.is_one()) return;
   side.matrices = side.block_columns / lanes.tiles;
   side.matrix_stride = lanes.distance;
   side.columns = side.block_columns = lanes.tiles;
   side.abreast = true;
+}
+
+/// A block whose rows are those of several matrices.
+void take_rows(BlockShape& side, const SpacedMatrices& rows) {
+  if (rows.is_one()) return;
+  side.matrices = side.block_rows / rows.tiles;
+  side.matrix_stride = rows.distance;
+  side.rows = side.block_rows = rows.tiles;
 }
 
 double turn_cycles(const Turn& turn, const DotTiling& tiling, const Target& target) {
@@ -305,6 +324,8 @@ void DotSizes::set_sides() {
                             {n_tiles, tiling.block_n});
   take_lanes(left, of.lhs_lanes);
   take_lanes(right, of.rhs_lanes);
+  take_rows(left, of.lhs_rows);
+  take_rows(right, of.rhs_rows);
   GridDimensions contracted;
   for (int d = first_k_dimension(); d <= k_dimension(); ++d) contracted.add(d);
   const auto set = [&](ContractionPlan::Blocks& blocks, const BlockShape& shape,
@@ -430,6 +451,7 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
 
 BlockShape DotSizes::result_shape(ElementType type) const {
   BlockShape shape = block_shape(&OuterDimension::out, type, out_rows, out_columns);
+  take_rows(shape, problem->out_rows);
   shape.matrix_stride =
       shape.matrix_stride / tile_granules(problem->result_types[0]) * tile_granules(type);
   return shape;
