@@ -133,6 +133,58 @@ TEST(WordTypes, UpperHalvesOfProductsAreExact) {
   check_hlo(binary("u8", "mulhi"), range(0, 255));
 }
 
+/// A computation `f` of u64 scalars, and the reduction or window of x[30] as words.
+std::string reduced(const std::string& opcode, const std::string& operation) {
+  std::string text = wide(operation);
+  return text.insert(text.find("ENTRY"),
+                     "f {\n  a = u64[] parameter(0)\n  b = u64[] parameter(1)\n"
+                     "  ROOT c = u64[] " +
+                         opcode + "(a, b)\n}\n");
+}
+
+TEST(WordTypes, WideIntegersAreReduced) {
+  const HloCheck all = range(0, 4294967294.0);
+  for (const char* opcode : {"add", "multiply", "maximum", "minimum", "xor"}) {
+    for (const char* count : {"30", "29", "1"}) {
+      const std::string n = count;
+      std::string text = reduced(opcode, "u64[] reduce(s, z), dimensions={0}, to_apply=f");
+      text.insert(text.find("  r = "), "  z = u64[] constant(3)\n  s = u64[" + n +
+                                           "] slice(x), slice={[0:" + n + "]}\n");
+      text.replace(text.find("u32[30,2] bitcast-convert(r)"), 9, "u32[2]");
+      check_hlo(text, all);
+    }
+  }
+  check_hlo(
+      "HloModule v\nf {\n  a = u64[] parameter(0)\n  i = s32[] parameter(1)\n"
+      "  b = u64[] parameter(2)\n  j = s32[] parameter(3)\n"
+      "  g = pred[] compare(b, a), direction=GT\n  m = u64[] select(g, b, a)\n"
+      "  n = s32[] select(g, j, i)\n  ROOT t = (u64[], s32[]) tuple(m, n)\n}\n"
+      "ENTRY main {\n  a = u32[7,30,2] parameter(0)\n  x = u64[7,30] bitcast-convert(a)\n"
+      "  k = s32[7,30] iota(), iota_dimension=1\n  z = u64[] constant(0)\n"
+      "  y = s32[] constant(-1)\n  r = (u64[7], s32[7]) reduce(x, k, z, y), dimensions={1}, "
+      "to_apply=f\n  v = u64[7] get-tuple-element(r), index=0\n"
+      "  w = s32[7] get-tuple-element(r), index=1\n  u = u32[7,2] bitcast-convert(v)\n"
+      "  ROOT t = (u32[7,2], s32[7]) tuple(u, w)\n}\n",
+      all);
+}
+
+TEST(WordTypes, WideIntegersAreSummedInWindows) {
+  for (const char* window : {"size=30 pad=29_0", "size=30 pad=0_29", "size=7 stride=3 pad=2_5",
+                             "size=5 rhs_dilate=3", "size=4 lhs_dilate=2 pad=1_1"}) {
+    const std::string given = window;
+    const std::int64_t places = given.find("29") != std::string::npos       ? 30
+                                : given.find("stride") != std::string::npos ? 11
+                                : given.find("rhs") != std::string::npos    ? 18
+                                                                            : 58;
+    const std::string n = std::to_string(places);
+    std::string text =
+        reduced("add", "u64[" + n + "] reduce-window(x, z), window={" + given + "}, to_apply=f");
+    text.insert(text.find("  r = "), "  z = u64[] constant(0)\n");
+    text.replace(text.find("u32[30,2] bitcast-convert(r)"), 9, "u32[" + n + ",2]");
+    check_hlo(text, range(0, 4294967294.0));
+  }
+}
+
 TEST(WordTypes, BitsAndSignsOfWideIntegersAreCounted) {
   for (const char* opcode : {"popcnt", "count-leading-zeros", "sign", "negate", "abs"}) {
     check_hlo(wide("u64[30] " + std::string(opcode) + "(x)"), range(0, 4294967294.0));
@@ -142,7 +194,7 @@ TEST(WordTypes, BitsAndSignsOfWideIntegersAreCounted) {
 
 TEST(WordTypes, WideIntegersShiftAcrossWords) {
   for (const char* amount : {"0", "1", "31", "32", "45", "63", "64"}) {
-    for (const char* opcode : {"shift-left", "shift-right-logical"}) {
+    for (const char* opcode : {"shift-left", "shift-right-logical", "shift-right-arithmetic"}) {
       const std::string text =
           "HloModule s\nENTRY main {\n  a = u32[30,2] parameter(0)\n"
           "  x = u64[30] bitcast-convert(a)\n  n = u64[] constant(" +
@@ -280,6 +332,45 @@ TEST(WordTypes, FloatsOfEightBitsRoundAsTheirFormatDoes) {
       } else {
         EXPECT_FALSE(std::isfinite(value)) << name << " of " << numbers[i];
       }
+    }
+  }
+}
+
+TEST(WordTypes, IntegersAreConvolved) {
+  const auto text = [](const std::string& type, const std::string& result,
+                       const std::string& features, const std::string& more) {
+    return "HloModule c\nENTRY main {\n  x = " + type + "[2,9,8," + features +
+           "] parameter(0)\n  k = " + type + "[3,3,4,6] parameter(1)\n  ROOT r = " + result +
+           "[2,9,8,6] convolution(x, k), window={size=3x3 pad=1_1x1_1}, "
+           "dim_labels=b01f_01io->b01f" +
+           more + "\n}\n";
+  };
+  check_hlo(text("s8", "s32", "4", ""), range(-128, 127));
+  check_hlo(text("s8", "s8", "4", ""), range(-128, 127));
+  check_hlo(text("u8", "s32", "4", ""), range(0, 255));
+  check_hlo(text("s32", "s32", "4", ""), range(-2147483648.0, 2147483647.0));
+  check_hlo(text("s32", "s32", "8", ", feature_group_count=2"), range(-70000, 70000));
+  // 300 features of nine places are more products than fp32 sums exactly.
+  check_hlo(
+      "HloModule c\nENTRY main {\n  x = s8[1,5,4,300] parameter(0)\n"
+      "  k = s8[3,3,300,2] parameter(1)\n  ROOT r = s32[1,3,2,2] convolution(x, k), "
+      "window={size=3x3}, dim_labels=b01f_01io->b01f\n}\n",
+      range(100, 127));
+}
+
+/// As jnp.pad writes it: the value is converted to the array's type.
+TEST(WordTypes, ArraysArePaddedWithValuesOfTheirType) {
+  for (const char* type : {"s8", "u8", "s16", "u16", "s32", "u32", "pred", "bf16"}) {
+    const std::string t = type, array = "  x = " + t + "[6,20] parameter(0)\n";
+    const std::string head = "HloModule p\nENTRY main {\n" + array;
+    for (const char* padding : {"1_2x0_3", "2_-1x-1_2_1"}) {
+      const std::string to = padding == std::string("1_2x0_3") ? "[9,23]" : "[7,40]";
+      const std::string end = "  ROOT r = " + t + to + " pad(x, v), padding=" + padding + "\n}\n";
+      check_hlo(head + "  c = s32[] constant(7)\n  v = " + t + "[] convert(c)\n" + end,
+                range(0, 90));
+      check_hlo(head + "  v = " + t + "[] constant(" + (t == "pred" ? "true" : "1") + ")\n" + end,
+                range(0, 90));
+      check_hlo(head + "  v = " + t + "[] parameter(1)\n" + end, range(0, 90));
     }
   }
 }

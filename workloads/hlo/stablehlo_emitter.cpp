@@ -336,12 +336,15 @@ Ids StablehloEmitter::chlo(const StablehloOperation& operation, HloInstruction m
     return {scopes_.add(std::move(made))};
   }
   const bool is_complex = made.shape.type == ElementType::kC64;
+  // Numbers of 64 bits are computed in fp32, but what depends on how near their neighbours are.
+  const bool is_double = made.shape.type == ElementType::kF64 && operation.name != "next_after";
   const Computation* function =
       chlo_function((is_complex ? "complex " : "") + std::string(operation.name));
   if (function == nullptr || function->parameters().size() != made.operands.size() ||
-      made.shape.is_tuple() || (byte_size(made.shape.type) > 4 && !is_complex)) {
+      made.shape.is_tuple() || (byte_size(made.shape.type) > 4 && !is_complex && !is_double)) {
     operation.attributes.fail(
-        "a function of CHLO that is read here, of f32, shorter numbers or c64 (HLO text has more: "
+        "a function of CHLO that is read here, of f64, f32, shorter numbers or c64 (HLO text has "
+        "more: "
         "lowered.as_text(\"hlo\") in JAX)");
   }
   const auto add = [&](HloInstruction instruction) {

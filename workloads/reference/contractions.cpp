@@ -421,13 +421,45 @@ class Convolver {
 
 }  // namespace
 
+namespace {
+
+/// Four bits of each integer as floats.
+Value digits(const Value& x, int number) {
+  Value found = as_floats(x);
+  for (std::size_t i = 0; i < x.integers.size(); ++i) {
+    const auto bits = static_cast<std::uint64_t>(x.integers[i]);
+    found.numbers[i] = static_cast<float>(bits >> (4 * number) & 0xf);
+  }
+  return found;
+}
+
+/// From convolutions of digits, whose sums fp32 holds up to 74,565 products.
+Value integer_convolution(const HloInstruction& instruction, const Value& input,
+                          const Value& kernel) {
+  Value result = make_value(instruction.shape);
+  HloInstruction of_digits = instruction;
+  of_digits.shape.type = hlo::ElementType::kF32;
+  const int count = 2 * hlo::byte_size(instruction.shape.type);
+  for (int left = 0; left < count; ++left) {
+    for (int right = 0; left + right < count; ++right) {
+      const Value part =
+          Convolver(of_digits, digits(input, left), digits(kernel, right), false).run();
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        const std::uint64_t sum =
+            static_cast<std::uint64_t>(result.integers[i]) +
+            (static_cast<std::uint64_t>(part.numbers[i]) << (4 * (left + right)));
+        result.integers[i] = wrap_to(result.shape.type, static_cast<std::int64_t>(sum));
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 Value convolution(const HloInstruction& instruction, const Value& input, const Value& kernel,
                   bool round_operands) {
-  if (!is_floating(instruction.shape.type)) {
-    throw WorkloadError(
-        "the reference interpreter: expected a convolution of floating types, found " +
-        hlo::to_string(instruction.shape, false) + " (instruction \"" + instruction.name + "\")");
-  }
+  if (!is_floating(instruction.shape.type)) return integer_convolution(instruction, input, kernel);
   return Convolver(instruction, input, kernel, round_operands).run();
 }
 

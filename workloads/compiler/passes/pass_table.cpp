@@ -31,6 +31,7 @@
 #include "workloads/compiler/passes/expand/sort_forms.h"
 #include "workloads/compiler/passes/expand/step_forms.h"
 #include "workloads/compiler/passes/expand/wide_arithmetic.h"
+#include "workloads/compiler/passes/expand/wide_reductions.h"
 #include "workloads/compiler/passes/expand/wide_sorts.h"
 #include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/expand/window_forms.h"
@@ -247,6 +248,15 @@ std::vector<Pass> whole_module_rows() {
        {},
        {},
        {"split_wide_sorts"}},
+      {"expand_wide_reductions",
+       Stage::kWhole,
+       on_module_then_names<expand_wide_reductions>,
+       plain,
+       {Fact::kInWords},
+       {},
+       {},
+       {},
+       {"expand_wide_arithmetic"}},
       {"expand_wide_arithmetic",
        Stage::kWhole,
        on_module<expand_wide_arithmetic>,

@@ -44,7 +44,10 @@ class Steps {
 
   void run() {
     const std::size_t count = module_.entry_computation().instructions.size();
-    for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
+    // Pads by values that are no constants make pads by such.
+    for (std::size_t i = 0; i < module_.entry_computation().instructions.size(); ++i) {
+      visit(static_cast<Id>(i));
+    }
     if (module_.entry_computation().instructions.size() > count) tidy(module_.entry_computation());
   }
 
@@ -52,6 +55,7 @@ class Steps {
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
   void visit(Id id);
   void drop_idle_steps(Id id);
+  void pad_with_value(Id id);
   void split(Id id);
   Id reversed(Id vector);
   Id every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride);
@@ -156,8 +160,23 @@ void Steps::drop_idle_steps(Id id) {
   }
 }
 
+/// Kernels pad with constants: any other value is chosen where there is no element.
+void Steps::pad_with_value(Id id) {
+  const HloInstruction pad = at(id);
+  if (pad.opcode != HloOpcode::kPad || at(pad.operands[1]).opcode == HloOpcode::kConstant) return;
+  edit_.stand_for(id);
+  const Extents extents = pad.shape.dimensions;
+  const auto is_element = edit_.pad(
+      edit_.splat(hlo::ElementType::kF32, edit_.dimensions(pad.operands[0]), 1), pad.padding);
+  const Id chosen = edit_.compare(is_element, edit_.splat(hlo::ElementType::kF32, extents, 0),
+                                  hlo::ComparisonDirection::kNe);
+  edit_.finish(edit_.select(chosen, edit_.pad(pad.operands[0], pad.padding),
+                            edit_.broadcast(pad.operands[1], extents, {})));
+}
+
 void Steps::visit(Id id) {
   drop_idle_steps(id);
+  pad_with_value(id);
   const HloInstruction& instruction = at(id);
   const std::vector<std::int64_t> stepped = stepped_dimensions(instruction);
   const bool is_empty = instruction.shape.is_tuple() || instruction.shape.element_count() == 0;

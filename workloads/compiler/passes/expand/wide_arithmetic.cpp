@@ -42,6 +42,8 @@ class WideArithmetic {
   std::pair<Id, Id> divided(Id a, Id b);
   Id high_product(Id a, Id b);
   Id unary(HloOpcode opcode, Id a);
+  /// To the right, as a number with a sign.
+  Id shifted_with_sign(Id a, Id amount);
 
  private:
   Id high_of_unsigned(Id a, Id b);
@@ -142,6 +144,17 @@ Id WideArithmetic::unary(HloOpcode opcode, Id a) {
   }
 }
 
+Id WideArithmetic::shifted_with_sign(Id a, Id amount) {
+  const HloOpcode shift = HloOpcode::kShiftRightLogical;
+  const Id zero = number(ElementType::kU64, 0);
+  const Id ones = edit_.unary(HloOpcode::kNot, zero);
+  const Id above = edit_.unary(HloOpcode::kNot, edit_.binary(shift, ones, amount));
+  const Id is_negative = edit_.compare(word(a, true), number(ElementType::kU32, 2147483648.0),
+                                       ComparisonDirection::kGe);
+  return edit_.binary(HloOpcode::kOr, edit_.binary(shift, a, amount),
+                      edit_.select(is_negative, above, zero));
+}
+
 /// What the operation becomes; -1 where it stays.
 Id expanded(GraphEditor& edit, const HloInstruction& given) {
   if (given.shape.is_tuple()) return -1;
@@ -154,6 +167,8 @@ Id expanded(GraphEditor& edit, const HloInstruction& given) {
       return arithmetic.divided(operands[0], operands[1]).first;
     case HloOpcode::kRemainder:
       return arithmetic.divided(operands[0], operands[1]).second;
+    case HloOpcode::kShiftRightArithmetic:
+      return arithmetic.shifted_with_sign(operands[0], operands[1]);
     case HloOpcode::kPopcnt:
     case HloOpcode::kCountLeadingZeros:
     case HloOpcode::kSign:

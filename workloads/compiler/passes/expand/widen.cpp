@@ -124,6 +124,24 @@ void widen_literal(HloInstruction& constant) {
   constant.literal = std::move(bytes);
 }
 
+/// Predicates stand one by one as s32, in arrays as bf16: so does what such an array is padded
+/// with.
+void store_padding_values(Computation& entry) {
+  const std::size_t count = entry.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const HloInstruction& pad = entry.instructions[i];
+    if (pad.opcode != HloOpcode::kPad || pad.shape.type != ElementType::kPred) continue;
+    const HloInstruction& value = entry.at(pad.operands[1]);
+    if (value.opcode != HloOpcode::kConstant) continue;
+    HloInstruction stored =
+        scalar_constant(stored_shape(pad.shape).type, scalar_value(value).value_or(0));
+    stored.name = pad.name + ".value";
+    stored.metadata = pad.metadata;
+    entry.instructions[i].operands[1] = append(entry, std::move(stored));
+  }
+  if (entry.instructions.size() > count) tidy(entry);
+}
+
 }  // namespace
 
 Shape stored_shape(Shape shape) {
@@ -140,6 +158,7 @@ Shape stored_shape(Shape shape) {
 
 void widen(hlo::Module& module) {
   Computation& entry = module.entry_computation();
+  store_padding_values(entry);
   for (HloInstruction& instruction : entry.instructions) {
     check_type(instruction.shape, instruction);
     if (instruction.opcode == HloOpcode::kFusion) {

@@ -867,7 +867,7 @@ void WordTypes::visit(Id id) {
     return visit_constant(id);
   }
   if (instruction.opcode == HloOpcode::kTuple) return visit_wide_tuple(id);
-  if (instruction.opcode == HloOpcode::kDot) {
+  if (instruction.opcode == HloOpcode::kDot || instruction.opcode == HloOpcode::kConvolution) {
     const ElementType left = given(instruction.operands[0]).type;
     const ElementType right = given(instruction.operands[1]).type;
     const bool is_bytes = hlo::byte_size(left) == 1 && hlo::byte_size(right) == 1;
@@ -876,7 +876,7 @@ void WordTypes::visit(Id id) {
       dot.shape = word_shape(shape, false);
       edit_.stand_for(id);
       code().at(id).shape = dot.shape;
-      const Id product = byte_dot(edit_, dot, {dot.operands[0], dot.operands[1]});
+      const Id product = byte_product(edit_, dot, {dot.operands[0], dot.operands[1]});
       return edit_.finish(cut(edit_.bitcast_convert(product, dot.shape.type), shape.type));
     }
   }

@@ -114,6 +114,17 @@ std::optional<double> fold_integer(HloOpcode opcode, std::int64_t a, std::int64_
       return wrapped(a < b ? a : b);
     case HloOpcode::kNegate:
       return wrapped(-a);
+    case HloOpcode::kAnd:
+      return wrapped(a & b);
+    case HloOpcode::kOr:
+      return wrapped(a | b);
+    case HloOpcode::kXor:
+      return wrapped(a ^ b);
+    case HloOpcode::kShiftLeft:
+      return b < 0 || b > 31 ? wrapped(0) : wrapped(a << b);
+    case HloOpcode::kShiftRightArithmetic:
+      if (!is_signed || b < 0 || b > 31) return std::nullopt;
+      return wrapped(a >> b);
     default:
       return std::nullopt;
   }
@@ -232,6 +243,13 @@ std::optional<double> fold_scalar(const HloInstruction& instruction,
   if (instruction.opcode == HloOpcode::kConvert) {
     const bool fits = is_float(to) || (from == ElementType::kPred) || to == from;
     if (fits) return to == from ? *a : static_cast<double>(static_cast<float>(*a));
+    const auto is_word = [](ElementType type) {
+      return type == ElementType::kS32 || type == ElementType::kU32;
+    };
+    if (is_word(from) && is_word(to)) {
+      return fold_integer(HloOpcode::kOr, static_cast<std::int64_t>(*a), 0,
+                          to == ElementType::kS32);
+    }
     return std::nullopt;
   }
   if (is_float(to) && is_float(from)) {
