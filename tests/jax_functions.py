@@ -64,7 +64,15 @@ cummax(x,1) cummin(x,0) cumlogsumexp(x,1) cumprod(u,0) cumsum(x,1,reverse=True) 
 igamma(p,p+1) igammac(p,p+1) index_in_dim(x,3,1) integer_pow(x,3) is_finite(x) lgamma(p) log1p(p) logistic(x) map(jnp.sum,x) max(x,y) nextafter(x,y) pad(x,0.,((1,2,1),(-1,3,0))) polygamma(jnp.float32(1),p) population_count(i) pow(p,2) random_gamma_grad(p,p) reduce(x,0.,lax.add,(0,)) reduce(x,-jnp.inf,lax.max,(1,)) reduce_precision(x,5,6) reduce_window(x,0.,lax.add,(2,3),(1,2),'SAME') reduce_window(x,-jnp.inf,lax.max,(3,3),(2,2),'VALID') rem(x,p) reshape(x,(120,)) rev(x,(0,1)) round(x) rsqrt(p)
 scan(lambda t,r:(t*0.5+r,t.sum()),v,x) scatter_add(v,j[:5,None],w[:5],lax.ScatterDimensionNumbers((),(0,),(0,))) select(b,x,y) select_n(i%3,x,y,p) shift_left(i,h%4) shift_right_arithmetic(i,h%4) shift_right_logical(i,h%4) sign(x) slice(x,(1,2),(5,19),(2,3)) sort((v,w),num_keys=1) sort_key_val(v,w) square(x) switch(j[0]%3,[jnp.sin,jnp.cos,jnp.tan],u) top_k(x,4) transpose(a,(1,2,0)) while_loop(lambda t:jnp.sum(t)<50,lambda t:t*1.5+0.1,jnp.abs(v)) zeta(p+2,p)
 linalg.cholesky(s) linalg.eigh(s)[1] linalg.householder_product(m,v[:8]) linalg.lu(m)[0] linalg.qr(m)[1] linalg.svd(m)[1] linalg.triangular_solve(jnp.tril(s),m,left_side=True,lower=True) linalg.tridiagonal_solve(v,p[0]+4,w,x.T) linalg.schur(m)[0] linalg.tridiagonal(s)[1] linalg.hessenberg(m)[0] fft(x+0j,lax.FftType.FFT,(20,)).real
-stop_gradient(x) optimization_barrier(x) platform_dependent(x,default=jnp.sin) ragged_dot(x,jnp.ones((2,20,5)),jnp.array([2,4])) broadcast_in_dim(v,(3,20),(1,)) iota(jnp.int32,9) bitwise_and(i,h) mulhi(i,h) tan(u) sqrt(p) ne(x,y) split(x,(5,15),1)
+stop_gradient(x) optimization_barrier(x) platform_dependent(x,default=jnp.sin) ragged_dot(x,jnp.ones((2,20,5)),jnp.array([2,4])) ragged_dot_general(x,y,jnp.array([2,4]),lax.RaggedDotDimensionNumbers((([0],[0]),([],[])),[0],[])) broadcast_in_dim(v,(3,20),(1,)) iota(jnp.int32,9) bitwise_and(i,h) mulhi(i,h) tan(u) sqrt(p) ne(x,y) split(x,(5,15),1)
+"""
+
+# By other types than f32 and s32.
+TYPES = """
+jnp.pad(i.astype(jnp.int8),((1,2),(0,3)),constant_values=5) jnp.pad(b,2,constant_values=True) jnp.pad(x.astype(jnp.float16),1) lax.pad(x,v[0],((1,2,1),(-1,3,0))) jnp.sum(i.astype(jnp.uint8)*30,1,dtype=jnp.uint8) jnp.prod(i.astype(jnp.int16)+1,0,dtype=jnp.int16) jnp.cumsum(i.astype(jnp.uint16)*7000,1,dtype=jnp.uint16)
+jnp.sort(i.astype(jnp.int8)-4,0) lax.top_k(x.astype(jnp.float16),4) jnp.argmax(i.astype(jnp.uint8),1) i.astype(jnp.int8).at[:,j].set(i[:,:20].astype(jnp.int8)) x.astype(jnp.float16).at[j%6].add(x[0].astype(jnp.float16)) x.at[j%6,j].apply(jnp.sin) (x+1j*y).at[j%6,j].multiply(2-1j).real
+lax.dot(i.astype(jnp.int8),h.T.astype(jnp.int8),preferred_element_type=jnp.int32) lax.dot(x.astype(jnp.float8_e4m3fn),y.T.astype(jnp.float8_e5m2),preferred_element_type=jnp.float32) lax.conv_general_dilated((image*9).astype(jnp.int8),(kernel*9).astype(jnp.int8),(1,1),'SAME',dimension_numbers=('NHWC','HWIO','NHWC'),preferred_element_type=jnp.int32)
+lax.reduce_window(i.astype(jnp.int16),np.int16(0),lax.add,(2,3),(1,2),'SAME') lax.rem(i.astype(jnp.uint8),h.astype(jnp.uint8)+1) lax.mulhi(i.astype(jnp.uint16)*7000,h.astype(jnp.uint16)*6000) lax.bitcast_convert_type(x.astype(jnp.bfloat16),jnp.uint8) jnp.prod(x[:,:5]+1j*y[:,:5],1).imag jnp.cumprod(x[:,:5]+1j*y[:,:5],1).real
 """
 
 SCIPY = """
@@ -110,6 +118,7 @@ CALLS = [("jnp." if "(" in w else "") + w for w in calls_of(NUMPY) if "(" in w]
 CALLS += ["jax.nn." + w for w in calls_of(NN)]
 CALLS += ["lax." + w for w in calls_of(LAX)]
 CALLS += ["jsp." + w for w in calls_of(SCIPY)]
+CALLS += calls_of(TYPES)
 CALLS += ["random." + re.sub(r"\bk\b", "random.wrap_key_data(key)", w) for w in calls_of(RANDOM)]
 CALLS += ["optax." + w for w in calls_of(OPTAX)]
 FUNCTIONS = CALLS + ["optimiser " + w for w in OPTIMISERS.split()] + ["layer " + w for w in calls_of(LAYERS)]
