@@ -76,6 +76,35 @@ TEST(WordTypes, BitsPassBetweenWidths) {
       range(0, 2139095039));
 }
 
+/// All numbers of f16: normal and subnormal ones, zeros, infinities.
+TEST(WordTypes, BitsOfHalvesAreTheirOwn) {
+  std::vector<std::uint16_t> bits;
+  for (unsigned all = 0; all < 65536; all += 7) {
+    if ((all & 0x7fff) <= 0x7c00) bits.push_back(static_cast<std::uint16_t>(all));
+  }
+  for (const unsigned edge : {0U, 1U, 0x3ffU, 0x400U, 0x7bffU, 0x7c00U, 0x8001U, 0xfc00U}) {
+    bits.push_back(static_cast<std::uint16_t>(edge));
+  }
+  const std::string n = std::to_string(bits.size());
+  const hlo::Module module = hlo::read_hlo_text(
+      "halves", "HloModule h\nENTRY main {\n  x = u16[" + n + "] parameter(0)\n  h = f16[" + n +
+                    "] bitcast-convert(x)\n  b = u16[" + n + "] bitcast-convert(h)\n  f = f32[" +
+                    n + "] convert(h)\n  ROOT t = (u16[" + n + "], f32[" + n +
+                    "]) tuple(b, f)\n}\n");
+  CoreArguments arguments;
+  arguments.parameters.emplace_back(2 * bits.size());
+  std::memcpy(arguments.parameters[0].data(), bits.data(), 2 * bits.size());
+  const CompiledRun run = run_compiled(module, {arguments});
+  EXPECT_EQ(run.outputs.at(0).at(0).bytes, arguments.parameters[0]);
+  const hlo::FloatFormat format = *hlo::float_format(hlo::ElementType::kF16);
+  const Bytes& found = run.outputs.at(0).at(1).bytes;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    float value = 0;
+    std::memcpy(&value, found.data() + 4 * i, sizeof value);
+    EXPECT_EQ(value, hlo::float_of_bits(format, bits[i])) << bits[i];
+  }
+}
+
 /// u64 arithmetic of pairs of words, brought back as words.
 std::string wide(const std::string& operation) {
   return "HloModule l\nENTRY main {\n  a = u32[30,2] parameter(0)\n  b = u32[30,2] parameter(1)\n"

@@ -10,4 +10,8 @@ namespace tpu::compiler {
 GraphEditor::Id rounded_to_format(GraphEditor& edit, GraphEditor::Id value,
                                   const hlo::FloatFormat& format);
 
+/// The bits of f32 numbers that f16 holds, as it has them, in u32; and the numbers of such bits.
+GraphEditor::Id bits_of_half(GraphEditor& edit, GraphEditor::Id value);
+GraphEditor::Id half_of_bits(GraphEditor& edit, GraphEditor::Id bits);
+
 }  // namespace tpu::compiler

@@ -260,6 +260,9 @@ Id WordTypes::raw(Id words, ElementType type) {
     return edit_.binary_with(HloOpcode::kShiftRightLogical, bits, 16);
   }
   if (type == ElementType::kPred) return edit_.convert(words, ElementType::kU32);
+  if (type == ElementType::kF16) {
+    return bits_of_half(edit_, rounded_to_format(edit_, words, *hlo::float_format(type)));
+  }
   const Id bits = edit_.bitcast_convert(words, ElementType::kU32);
   return is_short_integer(type)
              ? edit_.binary_with(HloOpcode::kAnd, bits, std::ldexp(1.0, bits_of(type)) - 1)
@@ -271,6 +274,7 @@ Id WordTypes::from_raw(Id words, ElementType type) {
     const Id bits = edit_.binary_with(HloOpcode::kShiftLeft, words, 16);
     return edit_.convert(edit_.bitcast_convert(bits, ElementType::kF32), type);
   }
+  if (type == ElementType::kF16) return half_of_bits(edit_, words);
   return cut(edit_.bitcast_convert(words, word_type(type)), type);
 }
 
@@ -763,8 +767,8 @@ void WordTypes::visit_bits(Id id) {
     return edit_.finish(number_of_bits(words));
   }
   for (const ElementType type : {from.type, to.type}) {
-    if (type == ElementType::kF64 || type == ElementType::kF16 || type == ElementType::kS64 ||
-        type == ElementType::kC64 || is_byte_float(type)) {
+    if (type == ElementType::kF64 || type == ElementType::kS64 || type == ElementType::kC64 ||
+        is_byte_float(type)) {
       refuse(id, "bits of u64 or of types of at most 32 bits that are held as they are");
     }
   }
