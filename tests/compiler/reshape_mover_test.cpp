@@ -121,5 +121,45 @@ TEST(ReshapeMover, OperationsOnALineAreDoneOnItsImage) {
   }
 }
 
+/// A line behind a convolution that joins a dot: on its way to another dot it stays a line, on its
+/// way to a convolution it becomes an image.
+TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {
+  for (const bool to_convolution : {false, true}) {
+    SCOPED_TRACE(to_convolution);
+    GraphBuilder graph("stream");
+    const Extents line{3, 10, 8}, image{3, 10, 1, 8};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, image));
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 8}));
+    const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, {3, 10, 16}));
+    const Tensor v = graph.parameter("v", array_shape(ElementType::kF32, {16, 8}));
+    const Tensor u = graph.parameter("u", array_shape(ElementType::kF32, {8, 8}));
+    hlo::ConvolutionDimensions dims;
+    dims.input_batch = dims.output_batch = 0;
+    dims.input_feature = dims.output_feature = dims.kernel_output_feature = 3;
+    dims.kernel_input_feature = 2;
+    dims.input_spatial = dims.output_spatial = {1, 2};
+    dims.kernel_spatial = {0, 1};
+    const auto convolve = [&](Tensor value) {
+      return graph.convolution(value, w, dims, std::vector<hlo::WindowDimension>(2), 1);
+    };
+    const Tensor joined = graph.dot(y, v, {{}, {}, {2}, {0}}, ElementType::kF32);
+    Tensor value = graph.scale(graph.reshape(convolve(x), line), 3);
+    value = graph.scale(graph.add(value, graph.scale(joined, 2)), 0.5);
+    value = to_convolution ? convolve(graph.reshape(value, image))
+                           : graph.dot(value, u, {{}, {}, {2}, {0}}, ElementType::kF32);
+    const Module module = graph.finish(graph.tuple({value}), {x, w, y, v, u});
+    const std::set<Extents> extents = worked_on(passed(module));
+    EXPECT_EQ(extents.count(image), 1U);  // What stands behind the convolution alone.
+    EXPECT_EQ(extents.count(line), 1U);   // And behind the dot.
+    std::size_t on_images = 0;
+    const Module after = passed(module);
+    for (const HloInstruction& each : after.entry_computation().instructions) {
+      on_images += hlo::is_elementwise(each.opcode) && each.shape.dimensions == image;
+    }
+    EXPECT_EQ(on_images, to_convolution ? 3U : 1U);
+    expect_values_kept(case_of(module, 5), compiler::move_reshapes);
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::reshape_mover_test

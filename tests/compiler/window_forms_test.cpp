@@ -262,9 +262,33 @@ TEST(WindowForms, WindowsOverOneElementRepeatIt) {
   };
   EXPECT_EQ(count(check(text(6, 7)), kPooling), 0U);
   EXPECT_EQ(count(check(text(6, 6)), kPooling), 0U);
-  // The last of eight windows, or the first of seven, does not have it.
-  EXPECT_EQ(count(check(text(6, 8)), kPooling), 1U);
+  EXPECT_EQ(count(check(text(6, 8)), kPooling), 0U);  // The last of eight does not have it.
+  // The first of seven does not.
   EXPECT_EQ(count(check(text(7, 7)), kPooling), 1U);
+}
+
+/// The gradient of a mean over windows side by side, as JAX writes it.
+TEST(WindowForms, SumsThatReachOneElementRepeatIt) {
+  const auto body = [](const std::string& array, const std::string& padded,
+                       const std::string& padding, const std::string& window,
+                       const std::string& result) {
+    return "x = f32[" + array + "] parameter(0)\n  p = f32[" + padded +
+           "] pad(x, zero), padding=" + padding + "\n  ROOT w = f32[" + result +
+           "] reduce-window(p, zero), window={" + window + "}, to_apply=add\n";
+  };
+  const auto left = [](const std::string& text) {
+    return count(check(text), hlo::HloOpcode::kReduceWindow);
+  };
+  EXPECT_EQ(left(body("3,5,6,8", "3,11,13,8", "0_0x1_1_1x1_1_1x0_0", "size=1x2x2x1", "3,10,12,8")),
+            0U);
+  // Three by two; elements behind the last window are 0.
+  EXPECT_EQ(left(body("3,5,6,8", "3,18,13,8", "0_0x2_3_2x1_1_1x0_0", "size=1x3x2x1", "3,16,12,8")),
+            0U);
+  // Windows that overlap, or leave gaps, or begin elsewhere, reach other elements.
+  EXPECT_EQ(left(body("3,5,6,8", "3,11,13,8", "0_0x1_1_1x1_1_1x0_0", "size=1x3x2x1", "3,9,12,8")),
+            1U);
+  EXPECT_EQ(left(body("3,5,6,8", "3,12,13,8", "0_0x2_1_1x1_1_1x0_0", "size=1x2x2x1", "3,11,12,8")),
+            1U);
 }
 
 /// Of a pad's elements that are the reducer's neutral one; other ones stay.

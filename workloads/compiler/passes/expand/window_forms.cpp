@@ -156,6 +156,7 @@ class WindowForms {
 
   void take_padding(HloInstruction& pooling, double initial);
   bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
+  bool visit_repetition(const HloInstruction& pooling);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
   bool is_faster_shifted(const HloInstruction& pooling) const;
   bool rows_fit(const HloInstruction& scatter) const;
@@ -553,6 +554,34 @@ bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, doubl
   return true;
 }
 
+/// Sums of windows that never reach more than one element of what zeros part, as those of the
+/// gradient of a mean over windows side by side: each element comes as often as it is reached.
+bool WindowForms::visit_repetition(const HloInstruction& pooling) {
+  const HloInstruction pad = entry().at(pooling.operands[0]);
+  if (pad.opcode != HloOpcode::kPad || !edit_.is_splat(pad.operands[1], 0)) return false;
+  const Extents elements = edit_.dimensions(pad.operands[0]);
+  Extents repeated, places, joined, behind;
+  for (std::size_t d = 0; d < elements.size(); ++d) {
+    const WindowDimension& w = pooling.window[d];
+    const hlo::PaddingDimension& p = pad.padding[d];
+    // A window begins with its last position on the first element, and ends with its first one.
+    const bool reaches_one = w.stride == 1 && w.window_dilation == 1 && w.base_dilation == 1 &&
+                             p.interior == w.size - 1 && p.low + w.padding_low == w.size - 1;
+    const std::int64_t left = pooling.shape.dimensions[d] - elements[d] * w.size;
+    if (!reaches_one || left < 0 || (w.size > 1 && d + 1 == elements.size())) return false;
+    places.push_back(static_cast<std::int64_t>(repeated.size()));
+    repeated.push_back(elements[d]);
+    if (w.size > 1) repeated.push_back(w.size);
+    joined.push_back(elements[d] * w.size);
+    behind.push_back(left);
+  }
+  Id value = edit_.broadcast(pad.operands[0], repeated, places);
+  value = edit_.reshape(value, joined);
+  edit_.finish(edit_.pad_high(value, behind));
+  took_padding_ = true;
+  return true;
+}
+
 void WindowForms::visit(Id id) {
   HloInstruction pooling = entry().at(id);
   const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
@@ -570,6 +599,7 @@ void WindowForms::visit(Id id) {
   edit_.stand_for(id);
   const bool has_neutral = !is_scatter && is_neutral(operation, *initial);
   if (has_neutral) {
+    if (operation == HloOpcode::kAdd && visit_repetition(pooling)) return;
     take_padding(pooling, *initial);
     if (visit_whole(pooling, operation, *initial)) return;
     module_.entry_computation().at(id) = pooling;

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/simplify/reshape_mover.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -78,6 +79,8 @@ class ReshapeMover {
   bool reshapes_product(const HloInstruction& instruction) const;
   bool may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const;
   bool has_form(InstructionId operand, const Dimensions& whole) const;
+  bool is_made_by_dot(InstructionId id) const;
+  bool goes_to_convolution(InstructionId id, const Dimensions& whole);
   InstructionId form_of(InstructionId operand, const Dimensions& whole);
   InstructionId broadcast_before(InstructionId id, const Dimensions& whole);
   void visit(InstructionId id);
@@ -85,6 +88,7 @@ class ReshapeMover {
   Computation& entry_;
   GraphEditor editor_;
   std::vector<std::vector<InstructionId>> users_;
+  std::map<InstructionId, bool> goes_to_convolution_;
   std::vector<InstructionId> before_;  ///< The same elements in the extent of a product; or -1.
 };
 
@@ -117,6 +121,35 @@ bool ReshapeMover::may_broadcast(const HloInstruction& broadcast, const Dimensio
     }
     return elements > 1;
   });
+}
+
+/// Whether a dot and operations behind it make the value.
+bool ReshapeMover::is_made_by_dot(InstructionId id) const {
+  if (before(id) >= 0) return false;
+  if (at(id).opcode == HloOpcode::kDot) return true;
+  return hlo::is_elementwise(at(id).opcode) &&
+         std::any_of(at(id).operands.begin(), at(id).operands.end(),
+                     [this](InstructionId operand) { return is_made_by_dot(operand); });
+}
+
+/// Whether a convolution reads what operations that take nothing of another dot make of the value.
+bool ReshapeMover::goes_to_convolution(InstructionId id, const Dimensions& whole) {
+  const auto [known, is_new] = goes_to_convolution_.emplace(id, false);
+  if (!is_new) return known->second;
+  for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
+    const HloInstruction& next = at(user);
+    bool goes = next.opcode == HloOpcode::kConvolution;
+    if (next.opcode == HloOpcode::kReshape && differ_in_units(extents(user), whole)) {
+      goes = goes_to_convolution(user, whole);
+    } else if (hlo::is_elementwise(next.opcode) && !next.shape.is_tuple()) {
+      goes =
+          std::none_of(next.operands.begin(), next.operands.end(),
+                       [&](InstructionId other) { return other != id && is_made_by_dot(other); }) &&
+          goes_to_convolution(user, whole);
+    }
+    if (goes) return goes_to_convolution_[id] = true;
+  }
+  return false;
 }
 
 bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) const {
@@ -201,6 +234,11 @@ void ReshapeMover::visit(InstructionId id) {
                    [&](InstructionId operand) { return has_form(operand, whole); })) {
     return;
   }
+  // What joins a dot on its way to other dots would give all of them the order of the image.
+  const bool joins_dot = std::any_of(operands.begin(), operands.end(), [&](InstructionId operand) {
+    return before(operand) < 0 && is_made_by_dot(operand);
+  });
+  if (joins_dot && !goes_to_convolution(id, whole)) return;
   editor_.stand_for(id);
   HloInstruction form = at(id);
   for (InstructionId& operand : form.operands) operand = form_of(operand, whole);
