@@ -48,6 +48,7 @@ class ListingParser {
     std::uint32_t bundle = 0;
   };
 
+  void make_room();
   void parse_header();
   void parse_bundle();
   void parse_notes();
