@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "tests/compiler/kernel_harness.h"
@@ -720,6 +721,95 @@ TEST(Dot, BlocksOfRowsThatStandApartHaveWholeMatrices) {
           << rows << ", " << kib;
     }
   }
+}
+
+/// Heads whose lanes could be the rows of one product, between the rows that are contracted: a
+/// block gathers one or the other.
+TEST(Dot, ContractedRowsOfTheLeftSideMayStandApart) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const std::int64_t rows : {8, 16, 64}) {
+      for (const std::int64_t lanes : {16, 40, 140}) {
+        SCOPED_TRACE(testing::Message() << rows << " rows, " << lanes << " lanes");
+        check_dot({"outputs",
+                   {2, 16, 4, rows, lanes},
+                   {2, 16, rows, 64},
+                   {{}, {}, {0, 1, 3}, {0, 1, 2}},
+                   type,
+                   type});
+        check_dot({"turned",
+                   {2, 16, rows, 64},
+                   {2, 16, 4, rows, lanes},
+                   {{}, {}, {0, 1, 2}, {0, 1, 3}},
+                   type,
+                   type,
+                   ElementType::kF32,
+                   {},
+                   {},
+                   {0, 2, 1}});
+      }
+    }
+  }
+}
+
+/// Any order of any operand's and the result's dimensions that a kernel takes: heads between rows,
+/// rows between lanes.
+TEST(Dot, ProductsOfHeadsInAnyOrderAreRight) {
+  std::mt19937 random(20261128);
+  const auto one_of = [&](const Extents& values) { return values[random() % values.size()]; };
+  int apart = 0, in_lanes = 0;
+  for (int i = 0; i < 600; ++i) {
+    // [example, head, query, feature] with [head, feature, out], or with what has examples, too.
+    const std::int64_t b = one_of({2, 8, 16}), h = one_of({1, 2, 3}), q = one_of({8, 16, 20, 64}),
+                       f = one_of({16, 40}), n = one_of({24, 130});
+    const ElementType type = random() % 2 == 0 ? ElementType::kF32 : ElementType::kBf16;
+    DotCase test{"heads", {b, h, q, f}, {}, {}, type, ElementType::kF32, ElementType::kF32};
+    switch (random() % 4) {
+      case 0:  // Heads keep to themselves.
+        test.rhs = {h, f, n};
+        test.dims = {{1}, {0}, {3}, {1}};
+        break;
+      case 1:  // Heads and features are contracted.
+        test.rhs = {h, f, n};
+        test.dims = {{}, {}, {1, 3}, {0, 1}};
+        break;
+      case 2:  // Examples and queries are.
+        test.rhs = {b, q, n};
+        test.dims = {{}, {}, {0, 2}, {0, 1}};
+        break;
+      default:
+        test.rhs = {b, h, q, n};
+        test.dims = {{1}, {1}, {0, 2}, {0, 2}};
+    }
+    const auto shuffled = [&](std::size_t rank) {
+      Extents order(rank);
+      std::iota(order.begin(), order.end(), 0);
+      std::reverse(order.begin(), order.end());
+      // Mostly the last two are the minor ones.
+      const std::ptrdiff_t fixed = random() % 4 == 0 ? 0 : 2;
+      std::shuffle(order.begin() + fixed, order.end(), random);
+      return order;
+    };
+    const hlo::Module module = dot_module(test);
+    test.lhs_layout = shuffled(4);
+    test.rhs_layout = shuffled(test.rhs.size());
+    test.out_layout = shuffled(module.computations[0].at(2).shape.dimensions.size());
+    const hlo::Module laid_out = dot_module(test);
+    const hlo::Computation& computation = laid_out.computations[0];
+    std::optional<compiler::DotProblem> problem =
+        compiler::find_dot_problem(computation.at(2), computation.at(0).shape,
+                                   computation.at(1).shape, computation.at(2).shape);
+    std::int64_t bytes = 0;
+    for (int array = 0; array < 3; ++array) bytes += computation.at(array).shape.padded_bytes();
+    if (!problem || bytes > 12 << 20) continue;
+    compiler::choose_sides(*problem, Target{}).value();
+    apart +=
+        !problem->lhs_rows.is_one() || !problem->rhs_rows.is_one() || !problem->out_rows.is_one();
+    in_lanes += !problem->lhs_lanes.is_one() || !problem->rhs_lanes.is_one();
+    SCOPED_TRACE(i);
+    check_dot(test, Target{});
+  }
+  EXPECT_GT(apart, 10);
+  EXPECT_GT(in_lanes, 3);
 }
 
 TEST(Dot, RowsThatFillNoWholeBlocksStayApart) {

@@ -363,6 +363,7 @@ void take_rows_in_lanes(DotProblem& problem) {
   const bool in_whole_tiles = problem.m % 128 == 0 || 16 % tiles == 0;
   if (!problem.lhs_transposed || problem.result_turned || problem.keeps_matrices ||
       problem.row_period != 0 || problem.matrix_rows != 0 || !problem.out_rows.is_one() ||
+      !problem.lhs_rows.is_one() ||  // A block gathers along rows or along lanes.
       !in_whole_tiles) {
     return;
   }
