@@ -60,16 +60,17 @@ struct DotProblem {
   bool keeps_matrices = false;
 };
 
+/// What a dot's kernel has to keep apart.
+struct DotForm {
+  bool keeps_matrices = false;  ///< Something behind the product depends on the row in its matrix.
+  bool stands_in_vmem = false;  ///< The arrays do: no block is gathered.
+};
+
 /// Reads a dot instruction whose operands have the given shapes (with layouts) and whose result
 /// lies as `out`: any dimension numbers, as long as the two minor dimensions of each array are two
-/// of m, n and k. Matrices whose rows follow each other in one product are one, unless it
-/// `keeps_matrices`: something behind the product depends on the row in its matrix. Where rows of
-/// these stand apart in memory, blocks of them are gathered; not where the arrays stand in VMEM.
-/// Throws WorkloadError for dots that are no such products.
-struct DotForm {
-  bool keeps_matrices = false;
-  bool stands_in_vmem = false;
-};
+/// of m, n and k. Matrices whose rows follow each other in one product are one; where their rows
+/// stand apart in memory, blocks of them are gathered. Throws WorkloadError for dots that are no
+/// such products.
 DotProblem dot_problem(const hlo::HloInstruction& dot, const hlo::Shape& lhs, const hlo::Shape& rhs,
                        const hlo::Shape& out, const DotForm& form = {});
 /// The same; none for dots that are no such products.
