@@ -52,11 +52,16 @@ Listing ListingParser::parse() {
 /// For all bundles and instructions: growing step by step touches three times the memory.
 void ListingParser::make_room() {
   const std::string_view text = cursor_.rest();
-  const auto bundles = static_cast<std::size_t>(std::count(text.begin(), text.end(), '{'));
-  const auto marks = static_cast<std::size_t>(std::count(text.begin(), text.end(), ';'));
+  const auto count = [text](char mark) {
+    std::size_t marks = 0;
+    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 2)) ++marks;
+    return marks;
+  };
+  const std::size_t bundles = count('\n') + 1;  // One to a line; ";;" parts instructions.
+  const std::size_t instructions = bundles + count(';');
   listing_.kernel.bundles.reserve(bundles);
-  listing_.kernel.instructions.reserve(bundles + marks / 2);
-  listing_.kernel.names.reserve(bundles + marks / 2);
+  listing_.kernel.instructions.reserve(instructions);
+  listing_.kernel.names.reserve(instructions);
 }
 
 /// The key of the marks, between two lines that begin with an equals sign.
