@@ -709,11 +709,12 @@ TEST(Dot, BlocksOfRowsThatStandApartHaveWholeMatrices) {
   }
   EXPECT_GT(cut, 10);
   for (const std::int64_t rows : {32, 64, 128}) {
+    const compiler::DotProblem read =
+        CutDot(result_apart(rows, 200, 300, ElementType::kF32)).problem();
     for (std::uint64_t kib = 1500; kib < 5000; kib += 50) {
       Target small;
       small.vmem_bytes = kib << 10;
-      compiler::DotProblem problem =
-          CutDot(result_apart(rows, 200, 300, ElementType::kF32)).problem();
+      compiler::DotProblem problem = read;
       const compiler::DotTiling tiling = compiler::choose_sides(problem, small).value();
       const std::uint32_t tiles = problem.result_turned ? 16 * tiling.block_n : tiling.block_m;
       EXPECT_EQ(tiles % problem.out_rows.tiles, 0U) << rows << ", " << kib;
