@@ -57,6 +57,17 @@ Module heads(bool is_read_twice) {
   return graph.finish(graph.tuple({turned, other}), {x, w, bias, head, feature, row});
 }
 
+/// Over an image, with its features behind its two spatial dimensions.
+Tensor convolve(GraphBuilder& graph, Tensor x, Tensor w, std::int64_t groups = 1) {
+  hlo::ConvolutionDimensions dims;
+  dims.input_batch = dims.output_batch = 0;
+  dims.input_feature = dims.output_feature = dims.kernel_output_feature = 3;
+  dims.kernel_input_feature = 2;
+  dims.input_spatial = dims.output_spatial = {1, 2};
+  dims.kernel_spatial = {0, 1};
+  return graph.convolution(x, w, dims, std::vector<hlo::WindowDimension>(2), groups);
+}
+
 Module passed(Module module) {
   return simplified_around(std::move(module), compiler::move_reshapes);
 }
@@ -104,14 +115,7 @@ TEST(ReshapeMover, OperationsOnALineAreDoneOnItsImage) {
     const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8 / groups, 8}));
     const Tensor bias = graph.parameter("bias", array_shape(ElementType::kF32, {8}));
     const Tensor other = graph.parameter("other", array_shape(ElementType::kF32, line));
-    hlo::ConvolutionDimensions dims;
-    dims.input_batch = dims.output_batch = 0;
-    dims.input_feature = dims.output_feature = dims.kernel_output_feature = 3;
-    dims.kernel_input_feature = 2;
-    dims.input_spatial = dims.output_spatial = {1, 2};
-    dims.kernel_spatial = {0, 1};
-    const Tensor product =
-        graph.convolution(x, w, dims, std::vector<hlo::WindowDimension>(2), groups);
+    const Tensor product = convolve(graph, x, w, groups);
     Tensor value = graph.reshape(product, line);
     value = graph.add(value, graph.broadcast(bias, line, {2}));
     value = graph.scale(graph.add(value, other), 0.5);
@@ -133,19 +137,10 @@ TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {
     const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, {3, 10, 16}));
     const Tensor v = graph.parameter("v", array_shape(ElementType::kF32, {16, 8}));
     const Tensor u = graph.parameter("u", array_shape(ElementType::kF32, {8, 8}));
-    hlo::ConvolutionDimensions dims;
-    dims.input_batch = dims.output_batch = 0;
-    dims.input_feature = dims.output_feature = dims.kernel_output_feature = 3;
-    dims.kernel_input_feature = 2;
-    dims.input_spatial = dims.output_spatial = {1, 2};
-    dims.kernel_spatial = {0, 1};
-    const auto convolve = [&](Tensor value) {
-      return graph.convolution(value, w, dims, std::vector<hlo::WindowDimension>(2), 1);
-    };
     const Tensor joined = graph.dot(y, v, {{}, {}, {2}, {0}}, ElementType::kF32);
-    Tensor value = graph.scale(graph.reshape(convolve(x), line), 3);
+    Tensor value = graph.scale(graph.reshape(convolve(graph, x, w), line), 3);
     value = graph.scale(graph.add(value, graph.scale(joined, 2)), 0.5);
-    value = to_convolution ? convolve(graph.reshape(value, image))
+    value = to_convolution ? convolve(graph, graph.reshape(value, image), w)
                            : graph.dot(value, u, {{}, {}, {2}, {0}}, ElementType::kF32);
     const Module module = graph.finish(graph.tuple({value}), {x, w, y, v, u});
     const std::set<Extents> extents = worked_on(passed(module));
@@ -159,6 +154,21 @@ TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {
     EXPECT_EQ(on_images, to_convolution ? 3U : 1U);
     expect_values_kept(case_of(module, 5), compiler::move_reshapes);
   }
+}
+
+/// 2^64 ways from the last square to the parameter, none from a dot.
+TEST(ReshapeMover, AValueWithManyWaysIsWalkedOnce) {
+  GraphBuilder graph("squares");
+  const Extents line{3, 10, 8};
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {3, 10, 1, 8}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 8}));
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, line));
+  Tensor square = y;
+  for (int i = 0; i < 64; ++i) square = graph.multiply(square, square);
+  const Tensor made = convolve(graph, x, w);
+  const Tensor value = graph.add(graph.reshape(made, line), square);
+  const Module module = graph.finish(graph.tuple({value}), {x, w, y});
+  EXPECT_EQ(worked_on(passed(module)).count(line), 1U);
 }
 
 }  // namespace

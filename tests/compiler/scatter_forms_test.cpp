@@ -98,6 +98,26 @@ TEST(ScatterForms, ArraysThatDoNotMeetAreScattersOfOneEach) {
 }
 
 /// What jax.lax.scatter_apply makes: the computation does not read the update.
+/// Each value twice the one before by two ways: 2^64 ways from the last to the parameters.
+TEST(ScatterForms, AComputationWithManyWaysIsWalkedOnce) {
+  std::string code =
+      "many {\n  a = f32[] parameter(0)\n  b = s32[] parameter(1)\n  c = f32[] parameter(2)\n"
+      "  d = s32[] parameter(3)\n  v0 = f32[] minimum(a, c)\n";
+  for (int i = 0; i < 64; ++i) {
+    const std::string before = "v" + std::to_string(i);
+    code += "  v" + std::to_string(i + 1) + " = f32[] maximum(" + before + ", " + before + ")\n";
+  }
+  code += "  f = s32[] maximum(b, d)\n  ROOT t = (f32[], s32[]) tuple(v64, f)\n}\n";
+  EXPECT_GE(count_behind("HloModule m\n" + code +
+                             "ENTRY main {\n  x = f32[12] parameter(0)\n  k = s32[12] "
+                             "parameter(1)\n  n = s32[30,1] parameter(2)\n  u = f32[30] "
+                             "parameter(3)\n  l = s32[30] parameter(4)\n"
+                             "  ROOT r = (f32[12], s32[12]) scatter(x, k, n, u, l), " +
+                             kElements + ", to_apply=many\n}\n",
+                         hlo::HloOpcode::kTuple),
+            1);
+}
+
 TEST(ScatterForms, AFunctionIsAppliedAsOftenAsItsPlaceIsNamed) {
   check_hlo(
       "HloModule f\nsine {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"

@@ -46,11 +46,18 @@ bool is_known(const hlo::Module& module, const HloInstruction& scatter) {
 
 /// Numbers of the parameters that an instruction of a computation depends on.
 std::set<std::int64_t> parameters_of(const hlo::Computation& code, Id id) {
-  const HloInstruction& instruction = code.at(id);
-  if (instruction.opcode == HloOpcode::kParameter) return {instruction.parameter_number};
-  std::set<std::int64_t> all;
-  for (const Id operand : instruction.operands) all.merge(parameters_of(code, operand));
-  return all;
+  std::set<std::int64_t> numbers;
+  std::set<Id> seen{id};
+  std::vector<Id> work{id};
+  while (!work.empty()) {
+    const HloInstruction& instruction = code.at(work.back());
+    work.pop_back();
+    if (instruction.opcode == HloOpcode::kParameter) numbers.insert(instruction.parameter_number);
+    for (const Id operand : instruction.operands) {
+      if (seen.insert(operand).second) work.push_back(operand);
+    }
+  }
+  return numbers;
 }
 
 class ScatterExpander {

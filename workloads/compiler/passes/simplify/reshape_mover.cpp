@@ -1,8 +1,8 @@
 #include "workloads/compiler/passes/simplify/reshape_mover.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -80,7 +80,7 @@ class ReshapeMover {
   bool may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const;
   bool has_form(InstructionId operand, const Dimensions& whole) const;
   bool is_made_by_dot(InstructionId id) const;
-  bool goes_to_convolution(InstructionId id, const Dimensions& whole);
+  bool goes_to_convolution(InstructionId id, const Dimensions& whole) const;
   InstructionId form_of(InstructionId operand, const Dimensions& whole);
   InstructionId broadcast_before(InstructionId id, const Dimensions& whole);
   void visit(InstructionId id);
@@ -88,7 +88,6 @@ class ReshapeMover {
   Computation& entry_;
   GraphEditor editor_;
   std::vector<std::vector<InstructionId>> users_;
-  std::map<InstructionId, bool> goes_to_convolution_;
   std::vector<InstructionId> before_;  ///< The same elements in the extent of a product; or -1.
 };
 
@@ -125,29 +124,42 @@ bool ReshapeMover::may_broadcast(const HloInstruction& broadcast, const Dimensio
 
 /// Whether a dot and operations behind it make the value.
 bool ReshapeMover::is_made_by_dot(InstructionId id) const {
-  if (before(id) >= 0) return false;
-  if (at(id).opcode == HloOpcode::kDot) return true;
-  return hlo::is_elementwise(at(id).opcode) &&
-         std::any_of(at(id).operands.begin(), at(id).operands.end(),
-                     [this](InstructionId operand) { return is_made_by_dot(operand); });
+  std::set<InstructionId> seen{id};
+  std::vector<InstructionId> work{id};
+  while (!work.empty()) {
+    const InstructionId next = work.back();
+    work.pop_back();
+    if (before(next) >= 0) continue;
+    if (at(next).opcode == HloOpcode::kDot) return true;
+    if (!hlo::is_elementwise(at(next).opcode)) continue;
+    for (InstructionId operand : at(next).operands) {
+      if (seen.insert(operand).second) work.push_back(operand);
+    }
+  }
+  return false;
 }
 
 /// Whether a convolution reads what operations that take nothing of another dot make of the value.
-bool ReshapeMover::goes_to_convolution(InstructionId id, const Dimensions& whole) {
-  const auto [known, is_new] = goes_to_convolution_.emplace(id, false);
-  if (!is_new) return known->second;
-  for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
-    const HloInstruction& next = at(user);
-    bool goes = next.opcode == HloOpcode::kConvolution;
-    if (next.opcode == HloOpcode::kReshape && differ_in_units(extents(user), whole)) {
-      goes = goes_to_convolution(user, whole);
-    } else if (hlo::is_elementwise(next.opcode) && !next.shape.is_tuple()) {
-      goes =
-          std::none_of(next.operands.begin(), next.operands.end(),
-                       [&](InstructionId other) { return other != id && is_made_by_dot(other); }) &&
-          goes_to_convolution(user, whole);
+bool ReshapeMover::goes_to_convolution(InstructionId id, const Dimensions& whole) const {
+  std::set<InstructionId> seen{id};
+  std::vector<InstructionId> work{id};
+  while (!work.empty()) {
+    const InstructionId value = work.back();
+    work.pop_back();
+    const auto joins_another = [&](const HloInstruction& user) {
+      return std::any_of(user.operands.begin(), user.operands.end(), [&](InstructionId other) {
+        return other != value && is_made_by_dot(other);
+      });
+    };
+    for (InstructionId user : users_[static_cast<std::size_t>(value)]) {
+      const HloInstruction& next = at(user);
+      if (next.opcode == HloOpcode::kConvolution) return true;
+      const bool goes_on =
+          next.opcode == HloOpcode::kReshape
+              ? differ_in_units(extents(user), whole)
+              : hlo::is_elementwise(next.opcode) && !next.shape.is_tuple() && !joins_another(next);
+      if (goes_on && seen.insert(user).second) work.push_back(user);
     }
-    if (goes) return goes_to_convolution_[id] = true;
   }
   return false;
 }
