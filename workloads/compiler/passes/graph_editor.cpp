@@ -343,4 +343,25 @@ void GraphEditor::finish_tuple(const std::vector<Id>& values) {
   old = std::move(made);
 }
 
+void rewrite_everywhere(
+    hlo::Module& module,
+    const std::function<bool(const hlo::Computation&, const hlo::HloInstruction&)>& takes,
+    const std::function<void(GraphEditor&, const hlo::HloInstruction&)>& rewrite) {
+  const auto computations = static_cast<hlo::ComputationId>(module.computations.size());
+  for (hlo::ComputationId c = 0; c < computations; ++c) {
+    GraphEditor edit(module, c);
+    const std::size_t count = module.computation(c).instructions.size();
+    bool found = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const hlo::Computation& code = module.computation(c);
+      if (!takes(code, code.instructions[i])) continue;
+      const hlo::HloInstruction given = code.instructions[i];
+      edit.stand_for(given.id);
+      rewrite(edit, given);
+      found = true;
+    }
+    if (found) tidy(module.computations[static_cast<std::size_t>(c)]);
+  }
+}
+
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -87,5 +88,13 @@ class GraphEditor {
   hlo::ComputationId computation_;
   Id replaced_ = -1;
 };
+
+/// What a pass does that rewrites single operations wherever they stand: in each computation that
+/// the module has before, `rewrite` makes what stands for each instruction that it `takes`; those
+/// that changed are put in order.
+void rewrite_everywhere(
+    hlo::Module& module,
+    const std::function<bool(const hlo::Computation&, const hlo::HloInstruction&)>& takes,
+    const std::function<void(GraphEditor&, const hlo::HloInstruction&)>& rewrite);
 
 }  // namespace tpu::compiler

@@ -8,7 +8,6 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -148,21 +147,13 @@ int halvings_for_top_k(std::int64_t size, std::int64_t rank, std::int64_t k, dou
 }
 
 void expand_approximate_top_k(hlo::Module& module) {
-  for (std::size_t c = 0; c < module.computations.size(); ++c) {
-    GraphEditor edit(module, static_cast<hlo::ComputationId>(c));
-    const std::size_t count = module.computations[c].instructions.size();
-    bool found = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      const HloInstruction call = module.computations[c].instructions[i];
-      if (call.opcode != HloOpcode::kCustomCall || call.custom_call_target.get() != "ApproxTopK") {
-        continue;
-      }
-      edit.stand_for(call.id);
-      ApproximateTopK(edit, call).run();
-      found = true;
-    }
-    if (found) tidy(module.computations[c]);
-  }
+  const auto takes = [](const hlo::Computation&, const HloInstruction& instruction) {
+    return instruction.opcode == HloOpcode::kCustomCall &&
+           instruction.custom_call_target.get() == "ApproxTopK";
+  };
+  rewrite_everywhere(module, takes, [](GraphEditor& edit, const HloInstruction& call) {
+    ApproximateTopK(edit, call).run();
+  });
 }
 
 }  // namespace tpu::compiler

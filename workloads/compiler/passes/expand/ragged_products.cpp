@@ -4,7 +4,6 @@
 
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/dimension_order.h"
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -151,19 +150,12 @@ Id RaggedProduct::product_of_each(Id left, Id right) {
 }  // namespace
 
 void expand_ragged_products(hlo::Module& module) {
-  for (std::size_t c = 0; c < module.computations.size(); ++c) {
-    GraphEditor edit(module, static_cast<hlo::ComputationId>(c));
-    const std::size_t count = module.computations[c].instructions.size();
-    bool found = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      const HloInstruction given = module.computations[c].instructions[i];
-      if (given.opcode != HloOpcode::kRaggedDot) continue;
-      edit.stand_for(given.id);
-      edit.finish(RaggedProduct(edit, given).product());
-      found = true;
-    }
-    if (found) tidy(module.computations[c]);
-  }
+  const auto takes = [](const hlo::Computation&, const HloInstruction& instruction) {
+    return instruction.opcode == HloOpcode::kRaggedDot;
+  };
+  rewrite_everywhere(module, takes, [](GraphEditor& edit, const HloInstruction& given) {
+    edit.finish(RaggedProduct(edit, given).product());
+  });
 }
 
 }  // namespace tpu::compiler

@@ -1,8 +1,5 @@
 #include "workloads/compiler/passes/expand/wide_arithmetic.h"
 
-#include <cmath>
-
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -57,7 +54,7 @@ class WideArithmetic {
 std::pair<Id, Id> WideArithmetic::divided(Id a, Id b) {
   constexpr int kSteps = 4, kCorrections = 2;
   // Conversions of both and the quotient are within 2^-21 of what they stand for.
-  const double kSurelyLess = 1 - std::ldexp(1.0, -18);
+  constexpr double kSurelyLess = 1 - 0x1p-18;
   const Id divisor = edit_.convert(b, ElementType::kF32);
   Id left = a, quotient = number(ElementType::kU64, 0);
   for (int step = 0; step < kSteps; ++step) {
@@ -155,13 +152,30 @@ Id WideArithmetic::shifted_with_sign(Id a, Id amount) {
                       edit_.select(is_negative, above, zero));
 }
 
-/// What the operation becomes; -1 where it stays.
+/// Which have no counterpart in words.
+bool is_expanded(const HloInstruction& instruction) {
+  if (instruction.shape.is_tuple()) return false;
+  if (instruction.opcode == HloOpcode::kMulhi) return true;
+  if (instruction.shape.type != ElementType::kU64) return false;
+  switch (instruction.opcode) {
+    case HloOpcode::kDivide:
+    case HloOpcode::kRemainder:
+    case HloOpcode::kShiftRightArithmetic:
+    case HloOpcode::kPopcnt:
+    case HloOpcode::kCountLeadingZeros:
+    case HloOpcode::kSign:
+    case HloOpcode::kNegate:
+    case HloOpcode::kAbs:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Id expanded(GraphEditor& edit, const HloInstruction& given) {
-  if (given.shape.is_tuple()) return -1;
   WideArithmetic arithmetic(edit, given.shape.dimensions);
   const auto& operands = given.operands;
   if (given.opcode == HloOpcode::kMulhi) return arithmetic.high_product(operands[0], operands[1]);
-  if (given.shape.type != ElementType::kU64) return -1;
   switch (given.opcode) {
     case HloOpcode::kDivide:
       return arithmetic.divided(operands[0], operands[1]).first;
@@ -169,34 +183,20 @@ Id expanded(GraphEditor& edit, const HloInstruction& given) {
       return arithmetic.divided(operands[0], operands[1]).second;
     case HloOpcode::kShiftRightArithmetic:
       return arithmetic.shifted_with_sign(operands[0], operands[1]);
-    case HloOpcode::kPopcnt:
-    case HloOpcode::kCountLeadingZeros:
-    case HloOpcode::kSign:
-    case HloOpcode::kNegate:
-    case HloOpcode::kAbs:
-      return arithmetic.unary(given.opcode, operands[0]);
     default:
-      return -1;
+      return arithmetic.unary(given.opcode, operands[0]);
   }
 }
 
 }  // namespace
 
 void expand_wide_arithmetic(hlo::Module& module) {
-  for (std::size_t c = 0; c < module.computations.size(); ++c) {
-    GraphEditor edit(module, static_cast<hlo::ComputationId>(c));
-    const std::size_t count = module.computations[c].instructions.size();
-    bool found = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      const HloInstruction given = module.computations[c].instructions[i];
-      edit.stand_for(given.id);
-      const Id made = expanded(edit, given);
-      if (made < 0) continue;
-      edit.finish(made);
-      found = true;
-    }
-    if (found) tidy(module.computations[c]);
-  }
+  const auto takes = [](const hlo::Computation&, const HloInstruction& instruction) {
+    return is_expanded(instruction);
+  };
+  rewrite_everywhere(module, takes, [](GraphEditor& edit, const HloInstruction& given) {
+    edit.finish(expanded(edit, given));
+  });
 }
 
 }  // namespace tpu::compiler

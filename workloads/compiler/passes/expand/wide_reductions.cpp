@@ -4,7 +4,6 @@
 
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/combining_operation.h"
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -149,19 +148,12 @@ bool is_wide_reduction(const hlo::Module& module, const hlo::Computation& code,
 }  // namespace
 
 void expand_wide_reductions(hlo::Module& module) {
-  for (std::size_t c = 0; c < module.computations.size(); ++c) {
-    GraphEditor edit(module, static_cast<hlo::ComputationId>(c));
-    const std::size_t count = module.computations[c].instructions.size();
-    bool found = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      const HloInstruction given = module.computations[c].instructions[i];
-      if (!is_wide_reduction(module, module.computations[c], given)) continue;
-      edit.stand_for(given.id);
-      WideReduction(edit, given).run();
-      found = true;
-    }
-    if (found) tidy(module.computations[c]);
-  }
+  const auto takes = [&](const hlo::Computation& code, const HloInstruction& instruction) {
+    return is_wide_reduction(module, code, instruction);
+  };
+  rewrite_everywhere(module, takes, [](GraphEditor& edit, const HloInstruction& given) {
+    WideReduction(edit, given).run();
+  });
 }
 
 }  // namespace tpu::compiler
