@@ -724,6 +724,22 @@ TEST(Dot, BlocksOfRowsThatStandApartHaveWholeMatrices) {
   }
 }
 
+/// Padding between so many matrices is not found: they stay matrices, and none is gathered.
+TEST(Dot, ManyMatricesWithPaddingThatStandApartStayMatrices) {
+  DotCase gradient{"gradient", {256, 12, 16}, {256, 2, 12, 24}, {{}, {}, {0, 1}, {0, 2}}};
+  gradient.out_layout = {2, 0, 1};
+  DotCase heads{"heads", {256, 12, 16}, {16, 2, 24}, {{}, {}, {2}, {0}}};
+  heads.rhs_layout = {2, 0, 1};
+  heads.out_layout = {3, 1, 2, 0};
+  for (const DotCase& test : {gradient, heads}) {
+    const compiler::DotProblem problem = CutDot(test).problem();
+    EXPECT_TRUE(problem.rhs_rows.is_one());
+    EXPECT_TRUE(problem.out_rows.is_one());
+    EXPECT_EQ(problem.outer.size() + problem.outer_k.size(), 2U);  // Heads, and the matrices.
+    check_dot(test);
+  }
+}
+
 /// Heads whose lanes could be the rows of one product, between the rows that are contracted: a
 /// block gathers one or the other.
 TEST(Dot, ContractedRowsOfTheLeftSideMayStandApart) {

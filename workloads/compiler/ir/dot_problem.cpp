@@ -202,6 +202,12 @@ struct LongerArray {
   std::uint32_t OuterDimension::*distance;
 };
 
+/// Whether a kernel finds the padding between so many matrices of these rows, if there is any.
+bool finds_padding(std::uint32_t rows, std::uint32_t matrices) {
+  const std::uint32_t tiles = tiles_across(rows, 8);
+  return rows % 8 == 0 || has_modulo(tiles, 2 * std::int64_t{tiles} * matrices);
+}
+
 /// Whether rows of both go on with an outer dimension; where they stand apart, from here on.
 bool go_on(std::array<LongerArray, 2>& arrays, std::uint32_t rows, const OuterDimension& outer) {
   const auto follows = [&](const LongerArray& array) {
@@ -228,12 +234,10 @@ void merge_contracted(const Sides& sides, DotProblem& problem, bool in_vmem) {
           {problem.rhs_rows, sides.rhs.shape.type, in_vmem}, problem.n, &OuterDimension::rhs}};
   while (!problem.outer_k.empty()) {
     const OuterDimension& last = problem.outer_k.back();
-    if (!go_on(arrays, problem.k, last)) return;
+    if (!finds_padding(problem.k, last.extent) || !go_on(arrays, problem.k, last)) return;
     if (problem.k % 8 != 0) {
-      const std::uint32_t tiles = tiles_across(problem.k, 8);
-      if (!has_modulo(tiles, 2 * std::int64_t{tiles} * last.extent)) return;
       problem.matrix_k = problem.k;
-      problem.k = 8 * tiles;
+      problem.k = 8 * tiles_across(problem.k, 8);
     }
     problem.k *= last.extent;
     problem.outer_k.pop_back();
@@ -257,17 +261,15 @@ void merge_free(const Sides& sides, DotProblem& problem, bool in_vmem) {
       LongerArray{{turned ? problem.rhs_rows : problem.lhs_rows, type, in_vmem}, problem.k, mine},
       LongerArray{{problem.out_rows, sides.out.shape.type, in_vmem}, across, &OuterDimension::out}};
   const auto lengthens_rows = [&](const OuterDimension& outer) {
-    return outer.*other == 0 && go_on(arrays, rows, outer);
+    return outer.*other == 0 && finds_padding(rows, outer.extent) && go_on(arrays, rows, outer);
   };
   for (;;) {
     // The innermost first: what stands apart has no other inside.
     const auto next = std::find_if(problem.outer.rbegin(), problem.outer.rend(), lengthens_rows);
     if (next == problem.outer.rend()) return;
     if (rows % 8 != 0) {
-      const std::uint32_t tiles = tiles_across(rows, 8);
-      if (!has_modulo(tiles, 2 * std::int64_t{tiles} * next->extent)) return;
       problem.matrix_rows = rows;
-      rows = 8 * tiles;
+      rows = 8 * tiles_across(rows, 8);
     }
     rows *= next->extent;
     problem.outer.erase(std::next(next).base());
