@@ -459,20 +459,30 @@ TEST(Convolution, AStepTakesSeveralShortRowsOfPixels) {
   check(image, Pass::kInputGradient, Target{});
 }
 
-/// Few features of few examples: what kernels join and turn.
-class FewFeatures {
+/// Few features of few examples, what kernels join and turn; or several tiles of features of small
+/// images.
+class RandomShapes {
  public:
-  explicit FewFeatures(unsigned seed) : random_(seed) {}
+  RandomShapes(unsigned seed, bool many_features) : random_(seed), many_features_(many_features) {}
 
   Geometry next(Pass pass) {
     for (;;) {
       Geometry g;
-      g.n = one_of({1, 4, 8, 11, 16, 32, 48, 127});
-      g.h = between(2, 12);
-      g.w = between(6, 32);
-      g.ci = one_of({1, 3, 5, 8, 12, 16, 30, 32, 64, 127});
-      g.co = between(1, 80);
-      g.kh = between(1, 5);
+      if (many_features_) {
+        g.n = one_of({1, 2, 3, 4, 8});
+        g.h = between(1, 3);
+        g.w = between(4, 20);
+        g.ci = one_of({96, 128, 130, 192, 256, 300});
+        g.co = one_of({8, 96, 128, 140, 192, 260});
+        g.kh = between(1, 2);
+      } else {
+        g.n = one_of({1, 4, 8, 11, 16, 32, 48, 127});
+        g.h = between(2, 12);
+        g.w = between(6, 32);
+        g.ci = one_of({1, 3, 5, 8, 12, 16, 30, 32, 64, 127});
+        g.co = between(1, 80);
+        g.kh = between(1, 5);
+      }
       g.kw = between(2, 7);
       g.stride = one_of({1, 1, 2});
       g.dilation = pass == Pass::kInputGradient && g.stride > 1 ? 1 : one_of({1, 1, 2});
@@ -497,13 +507,23 @@ class FewFeatures {
     return values[random_() % values.size()];
   }
   std::mt19937 random_;
+  bool many_features_;
 };
+
+TEST(ConvolutionOfManyFeatures, ValuesOfRandomShapes) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    for (Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
+      SCOPED_TRACE(seed);
+      check(RandomShapes(3 * seed + static_cast<unsigned>(pass), true).next(pass), pass);
+    }
+  }
+}
 
 TEST(ConvolutionOfFewFeatures, ValuesOfRandomShapes) {
   int joined = 0;
   for (unsigned seed = 0; seed < 12; ++seed) {
     for (Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
-      FewFeatures shapes(4 * seed + static_cast<unsigned>(pass));
+      RandomShapes shapes(4 * seed + static_cast<unsigned>(pass), false);
       const Geometry g = shapes.next(pass);
       const auto problem = problem_of(g, pass);
       for (const Target& target : {Target{}, v2_target()}) {

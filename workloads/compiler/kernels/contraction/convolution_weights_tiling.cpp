@@ -171,7 +171,7 @@ class WeightsSearch {
             tiling.block_y = y;
             tiling.moves_gradient = false;
             consider_units(tiling, tiles_of(groups, parts));
-            if (!may_move_gradient(group, units)) continue;
+            if (!may_move_gradient(tiling)) continue;
             tiling.moves_gradient = true;
             consider_units(tiling, tiles_of(tiles_of(reach, group), parts));
           }
@@ -182,10 +182,10 @@ class WeightsSearch {
 
   /// Where groups of several pixels meet several positions in a row; steps take whole rows of
   /// units.
-  bool may_move_gradient(std::uint32_t group, std::uint32_t step_units) const {
+  bool may_move_gradient(const WeightsTiling& tiling) const {
     const auto& [height, width] = problem_.spatial;
-    return group > 1 && width.output > 1 && width.window_dilation == 1 &&
-           height.output * tiles_of(problem_.rows, 128) % step_units == 0;
+    return tiling.group > 1 && width.output > 1 && width.window_dilation == 1 &&
+           height.output * tiling.block_rows % tiling.step_units == 0;
   }
 
   void consider_units(WeightsTiling tiling, std::uint32_t part_groups) {

@@ -227,8 +227,13 @@ bool Planner::is_reduced(const ExpressionNode& node, int axis) const {
          space_.extents[static_cast<std::size_t>(axis)] > 1;
 }
 
-/// Whether operations of the kernel read the value.
+/// Whether operations of the kernel read the value, or a result of all elements is the value
+/// itself: a reduction that is spread again.
 bool Planner::is_used(int id) const {
+  for (std::size_t i = 0; i < graph_.roots().size(); ++i) {
+    const bool is_spread = graph_.root_shapes()[i].dimensions == graph_.space_shape().dimensions;
+    if (graph_.roots()[i] == id && is_spread) return true;
+  }
   return std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [id](const auto& node) {
     return std::count(node.operands.begin(), node.operands.end(), id) != 0;
   });

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "sim/base/error.h"
+
 namespace tpu::compiler {
 
 StepCounter::StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> extents, Digits digits)
@@ -9,6 +11,7 @@ StepCounter::StepCounter(KernelBuilder& builder, std::vector<std::uint32_t> exte
   const auto count = static_cast<std::uint32_t>(extents_.size());
   if (place_ == Digits::kSmem) words_ = builder.allocate_smem(count);
   for (std::uint32_t i = 0; i < count; ++i) {
+    TPU_CHECK(extents_[i] > 0, "steps of nothing");
     if (extents_[i] == 1) continue;
     if (place_ == Digits::kSmem) {
       builder.store_smem(words_ + i, 0);

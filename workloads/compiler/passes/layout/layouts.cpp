@@ -84,6 +84,7 @@ class LayoutAssignment {
     make_parts_fit();
     make_steps_fit();
     make_rows_fit();
+    make_windows_fit();
     make_results_agree(aliases);
     join_parted_images(computation_, parted);
     tidy(computation_);
@@ -99,6 +100,8 @@ class LayoutAssignment {
   void seed_convolutions();
   void seed_blocks();
   void seed_windows();
+  bool is_pooling(const HloInstruction& instruction);
+  Order order_of_pooling(const HloInstruction& instruction);
   void spread();
   void spread_from(InstructionId id);
   void settle(HloInstruction& instruction);
@@ -109,6 +112,7 @@ class LayoutAssignment {
   void make_parts_fit();
   void make_steps_fit();
   void make_rows_fit();
+  void make_windows_fit();
   InstructionId in_order(InstructionId id, const Order& order);
   void behind_copy(InstructionId id, const Order& order);
   void make_results_agree(const std::vector<hlo::Alias>& aliases);
@@ -179,18 +183,23 @@ void LayoutAssignment::seed_blocks() {
 /// Pooling windows of rank 4: their window dimensions are the spatial ones.
 void LayoutAssignment::seed_windows() {
   for (const HloInstruction& instruction : computation_.instructions) {
-    if (instruction.opcode != HloOpcode::kReduceWindow &&
-        instruction.opcode != HloOpcode::kSelectAndScatter) {
-      continue;
-    }
-    const Shape& image = at(instruction.operands[0]).shape;
-    const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
-    const Shape& windows = is_reduction ? instruction.shape : at(instruction.operands[1]).shape;
-    const std::vector<hlo::WindowDimension>& window = instruction.window;
-    if (image.rank() != 4 || std::all_of(window.begin(), window.end(), is_trivial)) continue;
-    assign(instruction.operands[0],
-           order_of_windows(instruction, image, windows, target_.vmem_bytes));
+    if (is_pooling(instruction)) assign(instruction.operands[0], order_of_pooling(instruction));
   }
+}
+
+bool LayoutAssignment::is_pooling(const HloInstruction& instruction) {
+  const std::vector<hlo::WindowDimension>& window = instruction.window;
+  return (instruction.opcode == HloOpcode::kReduceWindow ||
+          instruction.opcode == HloOpcode::kSelectAndScatter) &&
+         at(instruction.operands[0]).shape.rank() == 4 &&
+         !std::all_of(window.begin(), window.end(), is_trivial);
+}
+
+Order LayoutAssignment::order_of_pooling(const HloInstruction& instruction) {
+  const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
+  return order_of_windows(instruction, at(instruction.operands[0]).shape,
+                          is_reduction ? instruction.shape : at(instruction.operands[1]).shape,
+                          target_.vmem_bytes);
 }
 
 void LayoutAssignment::spread_from(InstructionId id) {
@@ -464,6 +473,28 @@ void LayoutAssignment::make_rows_fit() {
       at(id).operands[operand] = fits;
     }
     if (!at(id).shape.is_tuple()) behind_copy(id, row_major(at(id).shape.rank()));
+  }
+}
+
+/// Windows that another order reached, of an operand whose other users came first: their dimensions
+/// are copied out of the tiles, where the kernel of pooling has them.
+void LayoutAssignment::make_windows_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (!is_pooling(at(id))) continue;
+    const Order present = order(at(id).operands[0]);
+    const bool is_tiled = std::any_of(present.end() - 2, present.end(), [&](std::int64_t d) {
+      return !is_trivial(at(id).window[static_cast<std::size_t>(d)]);
+    });
+    if (!is_tiled) continue;
+    const Order wanted = order_of_pooling(at(id));
+    const std::size_t arrays = at(id).opcode == HloOpcode::kSelectAndScatter ? 2 : 1;
+    for (std::size_t operand = 0; operand < arrays; ++operand) {
+      const InstructionId fits = in_order(at(id).operands[operand], wanted);
+      at(id).operands[operand] = fits;
+    }
+    behind_copy(id, wanted);
   }
 }
 
