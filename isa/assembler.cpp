@@ -1,6 +1,5 @@
 #include "isa/assembler.h"
 
-#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -20,27 +19,26 @@ constexpr std::size_t kMaxTextBytes = std::size_t{1} << 28;
 constexpr std::uint32_t kMaxInstructionsPerBundle = 16;
 constexpr std::uint32_t kMaxDelay = 1 << 24;
 
-using Mark = AssemblerCursor::Mark;
-
 /// A branch to a label that may follow later.
 struct LabelUse {
   std::uint32_t instruction = 0;
   std::string label;
-  Mark mark;
+  const char* place = nullptr;
 };
 
 class Assembler {
  public:
-  Assembler(std::string_view text, const std::string& file_name) : cursor_(text, file_name) {
+  Assembler(std::string_view text, std::string_view file_name) : cursor_(text, file_name) {
     if (text.size() > kMaxTextBytes) {
-      cursor_.fail_at({}, "expected at most " + std::to_string(kMaxTextBytes) +
-                              " bytes of assembler text, found " + std::to_string(text.size()));
+      cursor_.refuse_at(cursor_.at(), "expected at most " + std::to_string(kMaxTextBytes) +
+                                          " bytes of assembler text, found " +
+                                          std::to_string(text.size()));
     }
   }
 
   /// Kernels; before the first one what `statements` reads.
   std::vector<Kernel> kernels(ProgramText* statements = nullptr) {
-    for (cursor_.skip_space(); !cursor_.at_end(); cursor_.skip_space()) {
+    while (!cursor_.at_end()) {
       if (cursor_.peek_word() == "kernel") {
         finish_kernel();
         begin_kernel();
@@ -63,9 +61,8 @@ class Assembler {
     kernels_.emplace_back();
     const Instruction in = instruction();
     if (!label_uses_.empty()) {
-      cursor_.fail_at(label_uses_[0].mark, "expected the number of a bundle, found a label");
+      cursor_.refuse_at(label_uses_[0].place, "expected the number of a bundle, found a label");
     }
-    cursor_.skip_space();
     if (!cursor_.at_end()) cursor_.fail("the end of the instruction");
     return in;
   }
@@ -83,17 +80,18 @@ class Assembler {
     for (const LabelUse& use : label_uses_) {
       const auto label = labels_.find(use.label);
       if (label == labels_.end()) {
-        cursor_.fail_at(use.mark, "expected a label of this kernel, found \"" + use.label + "\"");
+        cursor_.refuse_at(use.place,
+                          "expected a label of this kernel, found \"" + use.label + "\"");
       }
       kernel().instructions[use.instruction].operands[0].immediate = label->second;
     }
     if (!kernels_.empty()) {
-      for (const auto& [instruction, mark] : branches_) {
+      for (const auto& [instruction, place] : branches_) {
         const std::uint32_t target = kernel().instructions[instruction].operands[0].immediate;
         if (target > kernel().bundles.size()) {
-          cursor_.fail_at(mark, "expected a bundle up to " +
-                                    std::to_string(kernel().bundles.size()) + ", found " +
-                                    std::to_string(target));
+          cursor_.refuse_at(place, "expected a bundle up to " +
+                                       std::to_string(kernel().bundles.size()) + ", found " +
+                                       std::to_string(target));
         }
       }
     }
@@ -103,25 +101,26 @@ class Assembler {
   }
 
   void bundle_or_label() {
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     const std::string word(cursor_.peek_word());
-    if (!word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) == 0) {
+    if (!word.empty() && !is_digit(word[0])) {
       cursor_.word();
       if (!cursor_.take(":")) {
-        cursor_.fail_at(begin, "expected a bundle, a label with \":\" or \"kernel\", found \"" +
-                                   word.substr(0, 40) + "\"");
+        cursor_.refuse_at(begin, "expected a bundle, a label with \":\" or \"kernel\", found \"" +
+                                     word.substr(0, 40) + "\"");
       }
       const auto number = static_cast<std::uint32_t>(kernel().bundles.size());
       if (!labels_.insert({word, number}).second) {
-        cursor_.fail_at(begin, "expected a new label, found \"" + word.substr(0, 40) + "\" again");
+        cursor_.refuse_at(begin,
+                          "expected a new label, found \"" + word.substr(0, 40) + "\" again");
       }
       return;
     }
     if (!word.empty()) {
       const std::uint32_t number = cursor_.integer("the number of a bundle");
       if (number != kernel().bundles.size()) {
-        cursor_.fail_at(begin, "expected bundle " + std::to_string(kernel().bundles.size()) +
-                                   ", found " + word.substr(0, 40));
+        cursor_.refuse_at(begin, "expected bundle " + std::to_string(kernel().bundles.size()) +
+                                     ", found " + word.substr(0, 40));
       }
       cursor_.expect(":");
     }
@@ -131,8 +130,7 @@ class Assembler {
   }
 
   void bundle() {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     cursor_.expect("{");
     Bundle bundle;
     bundle.first_instruction = static_cast<std::uint32_t>(kernel().instructions.size());
@@ -142,47 +140,45 @@ class Assembler {
       } while (cursor_.take(";;"));
       if (!cursor_.take("}")) cursor_.fail("\";;\" or \"}\"");
     }
-    if (auto problem = bundle_problem(kernel(), bundle)) cursor_.fail_at(begin, *problem);
+    if (auto problem = bundle_problem(kernel(), bundle)) cursor_.refuse_at(begin, *problem);
     kernel().bundles.push_back(bundle);
   }
 
   void element(Bundle& bundle) {
     if (cursor_.peek_word() == "vdelay") {
       cursor_.word();
-      const Mark mark = (cursor_.skip_space(), cursor_.mark());
+      const char* const place = cursor_.next();
       const std::uint32_t cycles = cursor_.integer("a number of cycles");
       if (cycles > kMaxDelay - bundle.delay) {
-        cursor_.fail_at(mark, "expected a delay of at most " + std::to_string(kMaxDelay) +
-                                  " cycles, found " + std::to_string(cycles));
+        cursor_.refuse_at(place, "expected a delay of at most " + std::to_string(kMaxDelay) +
+                                     " cycles, found " + std::to_string(cycles));
       }
       bundle.delay += cycles;
       return;
     }
-    const Mark begin = (cursor_.skip_space(), cursor_.mark());
+    const char* const begin = cursor_.next();
     if (bundle.instruction_count == kMaxInstructionsPerBundle) {
-      cursor_.fail_at(begin, "expected at most " + std::to_string(kMaxInstructionsPerBundle) +
-                                 " instructions in a bundle, found more");
+      cursor_.refuse_at(begin, "expected at most " + std::to_string(kMaxInstructionsPerBundle) +
+                                   " instructions in a bundle, found more");
     }
     kernel().instructions.push_back(instruction());
     ++bundle.instruction_count;
   }
 
   Instruction instruction() {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     Instruction in;
     char dest_file = 0;
     if (cursor_.peek() == '%') {
       dest_file = register_(in.dest);
       cursor_.expect("=");
     }
-    cursor_.skip_space();
-    const Mark mnemonic_mark = cursor_.mark();
+    const char* const mnemonic_at = cursor_.next();
     const std::string_view mnemonic = cursor_.mnemonic();
     if (mnemonic.empty()) cursor_.fail("an instruction");
     const auto found = find_opcode(mnemonic);
     if (!found) {
-      cursor_.fail_at(mnemonic_mark, "expected an instruction, found \"" +
+      cursor_.refuse_at(mnemonic_at, "expected an instruction, found \"" +
                                          std::string(mnemonic.substr(0, 40)) +
                                          "\" (nearest: " + nearest_opcode_text(mnemonic) + ")");
     }
@@ -190,12 +186,12 @@ class Assembler {
     in.unit = found->unit;
     const OpcodeInfo& row = info(in.opcode);
     if (dest_file != row.dest_file) {
-      cursor_.fail_at(begin, std::string("expected ") + destination_form(row.dest_file) +
-                                 " before " + std::string(mnemonic) + ", found " +
-                                 destination_form(dest_file));
+      cursor_.refuse_at(begin, std::string("expected ") + destination_form(row.dest_file) +
+                                   " before " + std::string(mnemonic) + ", found " +
+                                   destination_form(dest_file));
     }
     arguments(in, row);
-    if (auto problem = instruction_problem(in)) cursor_.fail_at(begin, *problem);
+    if (auto problem = instruction_problem(in)) cursor_.refuse_at(begin, *problem);
     return in;
   }
 
@@ -226,10 +222,9 @@ class Assembler {
     if (in.opcode == Opcode::kSbrRel) {
       cursor_.expect("target");
       cursor_.expect("=");
-      cursor_.skip_space();
-      const Mark mark = cursor_.mark();
-      branches_.push_back({index, mark});
-      in.operands[0] = Operand::immediate_(branch_target(index, mark));
+      const char* const place = cursor_.next();
+      branches_.push_back({index, place});
+      in.operands[0] = Operand::immediate_(branch_target(index, place));
       return;
     }
     if (in.opcode == Opcode::kCall) {
@@ -244,12 +239,11 @@ class Assembler {
     }
   }
 
-  std::uint32_t branch_target(std::uint32_t instruction, const Mark& mark) {
-    const char c = cursor_.peek();
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0) return cursor_.integer("a bundle");
+  std::uint32_t branch_target(std::uint32_t instruction, const char* place) {
+    if (is_digit(cursor_.peek())) return cursor_.integer("a bundle");
     const std::string label(cursor_.word());
     if (label.empty()) cursor_.fail("the number of a bundle or a label");
-    label_uses_.push_back({instruction, label, mark});
+    label_uses_.push_back({instruction, label, place});
     return 0;
   }
 
@@ -263,10 +257,8 @@ class Assembler {
 
   /// "%v3" -> file 'v', number 3; the mask file %vm is 'm'.
   char register_(std::uint8_t& number) {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
-    if (cursor_.peek() != '%') cursor_.fail("a register");
-    cursor_.advance();
+    const char* const begin = cursor_.next();
+    if (!cursor_.take('%')) cursor_.fail("a register");
     const std::string_view word = cursor_.word();
     const std::size_t letters = word.substr(0, 2) == "vm" ? 2 : 1;
     const char file = letters == 2 ? 'm' : word.empty() ? '\0' : word[0];
@@ -275,34 +267,33 @@ class Assembler {
     const auto parsed = std::from_chars(digits, word.data() + word.size(), value);
     const bool known = file == 's' || file == 'v' || file == 'p' || file == 'm';
     if (!known || parsed.ec != std::errc() || parsed.ptr != word.data() + word.size()) {
-      cursor_.fail_at(begin, "expected a register (%s0, %v0, %p0, %vm0), found \"%" +
-                                 std::string(word.substr(0, 40)) + "\"");
+      cursor_.refuse_at(begin, "expected a register (%s0, %v0, %p0, %vm0), found \"%" +
+                                   std::string(word.substr(0, 40)) + "\"");
     }
     const std::uint32_t limit = file == 's' || file == 'v' ? 32 : 16;
     if (value >= limit) {
-      cursor_.fail_at(begin, "expected a register below " + std::to_string(limit) + ", found \"%" +
-                                 std::string(word.substr(0, 40)) + "\"");
+      cursor_.refuse_at(begin, "expected a register below " + std::to_string(limit) +
+                                   ", found \"%" + std::string(word.substr(0, 40)) + "\"");
     }
     number = static_cast<std::uint8_t>(value);
     return file;
   }
 
   void expect_register(char file, std::uint8_t& number) {
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     const char found = register_(number);
     if (found == file) return;
     const auto name = [](char letter) {
       return letter == 'm' ? std::string("%vm") : std::string("%") + letter;
     };
-    cursor_.fail_at(begin, "expected a register " + name(file) + "N, found " + name(found) +
-                               std::to_string(number));
+    cursor_.refuse_at(begin, "expected a register " + name(file) + "N, found " + name(found) +
+                                 std::to_string(number));
   }
 
   Operand operand(char letter) {
     if (letter == 'i') return Operand::immediate_(cursor_.integer("a number"));
     Operand result;
     const bool negated = letter == 'p' && cursor_.take("!");
-    cursor_.skip_space();
     if (cursor_.peek() == '%') {
       result.kind = Operand::Kind::kRegister;
       result.negated = negated;
@@ -311,12 +302,12 @@ class Assembler {
     }
     if (negated) cursor_.fail("a register %pN");
     if (letter == 'p' || letter == 'm') {
-      const Mark begin = cursor_.mark();
+      const char* const begin = cursor_.next();
       const std::string expected =
           std::string("a register %") + (letter == 'm' ? "vm" : "p") + "N, 0 or 1";
       const std::uint32_t value = cursor_.integer(expected);
       if (value > 1) {
-        cursor_.fail_at(begin, "expected " + expected + ", found " + std::to_string(value));
+        cursor_.refuse_at(begin, "expected " + expected + ", found " + std::to_string(value));
       }
       return Operand::immediate_(value);
     }
@@ -360,25 +351,23 @@ class Assembler {
   }
 
   std::uint32_t stride(const char* what) {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     const std::uint32_t granules = cursor_.integer(what);
     if (granules > 0xffff) {
-      cursor_.fail_at(begin, std::string("expected ") + what + " below 65536, found more");
+      cursor_.refuse_at(begin, std::string("expected ") + what + " below 65536, found more");
     }
     return granules;
   }
 
   void term(Address& address, std::size_t& bases, std::int64_t& offset, bool negative) {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     if (cursor_.take("$")) {
       const std::int64_t value = cursor_.integer("an offset");
       offset += negative ? -value : value;
       if (offset < std::numeric_limits<std::int32_t>::min() ||
           offset > std::numeric_limits<std::int32_t>::max()) {
-        cursor_.fail_at(begin,
-                        "expected an offset of 32 bits with sign, found " + std::to_string(offset));
+        cursor_.refuse_at(
+            begin, "expected an offset of 32 bits with sign, found " + std::to_string(offset));
       }
       return;
     }
@@ -389,8 +378,7 @@ class Assembler {
   }
 
   void attribute(Address& address, const OpcodeInfo& row) {
-    cursor_.skip_space();
-    const Mark begin = cursor_.mark();
+    const char* const begin = cursor_.next();
     const std::string_view name = cursor_.peek_word();
     const bool rows = row.address != 'a';
     if (!rows || (name != "ss" && name != "sm" && name != "pattern")) {
@@ -400,11 +388,11 @@ class Assembler {
     cursor_.word();
     cursor_.expect(":");
     if (name == "sm") {
-      cursor_.skip_space();
       if (cursor_.peek() == '%') return expect_register('s', address.mask_register);
       cursor_.expect("$");
       const std::uint32_t mask = cursor_.integer("a sublane mask");
-      if (mask > 0xff) cursor_.fail_at(begin, "expected a mask of eight sublanes, found more bits");
+      if (mask > 0xff)
+        cursor_.refuse_at(begin, "expected a mask of eight sublanes, found more bits");
       address.sublane_mask = static_cast<std::uint8_t>(mask);
       return;
     }
@@ -415,7 +403,7 @@ class Assembler {
     }
     address.pattern = cursor_.integer("a pattern");
     if (address.pattern >> 24 != 0) {
-      cursor_.fail_at(begin, "expected a pattern of eight octal digits, found more bits");
+      cursor_.refuse_at(begin, "expected a pattern of eight octal digits, found more bits");
     }
   }
 
@@ -423,7 +411,7 @@ class Assembler {
   std::vector<Kernel> kernels_;
   std::map<std::string, std::uint32_t> labels_;
   std::vector<LabelUse> label_uses_;
-  std::vector<std::pair<std::uint32_t, Mark>> branches_;
+  std::vector<std::pair<std::uint32_t, const char*>> branches_;
 };
 
 }  // namespace

@@ -1,18 +1,15 @@
 #include "isa/assembler_cursor.h"
 
-#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <optional>
 
-#include "sim/base/error.h"
-
 namespace tpu::isa {
 namespace {
 
-bool is_word_character(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
-}
+constexpr std::size_t kLongestNumber = 64;
+
+bool is_word_character(char c) { return is_letter_or_digit(c) || c == '_' || c == '.'; }
 
 std::optional<std::uint32_t> parse_integer(const std::string& text) {
   const bool negative = text[0] == '-';
@@ -45,168 +42,73 @@ std::optional<std::uint32_t> parse_number(const std::string& text) {
 
 }  // namespace
 
-void AssemblerCursor::advance() {
-  if (text_[at_.offset++] == '\n') {
-    ++at_.line;
-    at_.column = 1;
-  } else {
-    ++at_.column;
-  }
-}
-
-void AssemblerCursor::skip_space() {
-  while (!at_end()) {
-    if (std::isspace(static_cast<unsigned char>(peek())) != 0) {
-      advance();
-    } else if (peek() == '/' && peek(1) == '/') {
-      while (!at_end() && peek() != '\n') advance();
-    } else if (peek() == '/' && peek(1) == '*') {
-      skip_comment();
-    } else {
-      return;
-    }
-  }
-}
-
-bool AssemblerCursor::take(std::string_view literal) {
-  skip_space();
-  if (text_.substr(at_.offset, literal.size()) != literal) return false;
-  for (std::size_t i = 0; i < literal.size(); ++i) advance();
-  return true;
-}
-
-void AssemblerCursor::expect(std::string_view literal) {
-  if (!take(literal)) fail("\"" + std::string(literal) + "\"");
-}
-
-std::string_view AssemblerCursor::word() {
-  skip_space();
-  const std::size_t begin = at_.offset;
-  while (is_word_character(peek())) advance();
-  return text_.substr(begin, at_.offset - begin);
-}
+std::string_view AssemblerCursor::word() { return take_while(is_word_character); }
 
 std::string_view AssemblerCursor::peek_word() {
-  const Mark before = (skip_space(), at_);
+  const char* const before = next();
   const std::string_view found = word();
-  at_ = before;
+  move_to(before);
   return found;
 }
 
 std::string_view AssemblerCursor::mnemonic() {
-  const std::size_t begin = (skip_space(), at_.offset);
-  while (!word().empty() && peek() == '-' && is_word_character(peek(1))) advance();
-  return text_.substr(begin, at_.offset - begin);
+  return take_while([](char c) { return is_word_character(c) || c == '-'; });
 }
 
 std::string AssemblerCursor::name(const std::string& expected) {
-  skip_space();
   if (peek() == '"') return quoted_name(expected);
-  std::string name;
-  while (is_word_character(peek()) || peek() == '-' || peek() == '<' || peek() == '>') {
-    name += peek();
-    advance();
-  }
+  const std::string_view name =
+      take_while([](char c) { return is_word_character(c) || c == '-' || c == '<' || c == '>'; });
   if (name.empty()) fail(expected);
-  return name;
+  return std::string(name);
 }
 
 std::string AssemblerCursor::quoted_name(const std::string& expected) {
-  const Mark begin = at_;
-  advance();
-  std::string name;
-  while (peek() != '"') {
-    if (at_end() || peek() == '\n') {
-      fail_at(begin, "expected a closing quote on this line, found none");
-    }
-    char c = peek();
-    if (c == '\\') {
-      advance();
-      c = peek();
-      if (c == 'x') {
-        advance();
-        const int high = hex_digit();
-        const int low = hex_digit();
-        name += static_cast<char>(high << 4 | low);
-        continue;
-      }
-      if (c != '"' && c != '\\') fail("\\\", \\\\ or \\xHH");
-    }
-    name += c;
-    advance();
+  const char* const begin = next();
+  const std::string_view raw = quoted(expected);
+  if (raw.empty()) refuse_at(begin, "expected " + expected + ", found an empty one");
+  if (raw.find('\n') != std::string_view::npos) {
+    refuse_at(begin, "expected a closing quote on this line, found none");
   }
-  advance();
-  if (name.empty()) fail_at(begin, "expected " + expected + ", found an empty one");
+  std::string name;
+  for (const char* c = raw.data(); c != raw.data() + raw.size(); ++c) {
+    if (*c != '\\') {
+      name += *c;
+      continue;
+    }
+    ++c;  // A quoted text does not end with a backslash.
+    if (*c == 'x') {
+      const int high = hexadecimal_digit(*++c);
+      if (high < 0) fail_at(c, "a hexadecimal digit");
+      const int low = hexadecimal_digit(*++c);
+      if (low < 0) fail_at(c, "a hexadecimal digit");
+      name += static_cast<char>(high << 4 | low);
+    } else if (*c == '"' || *c == '\\') {
+      name += *c;
+    } else {
+      fail_at(c, "\\\", \\\\ or \\xHH");
+    }
+  }
   return name;
 }
 
-int AssemblerCursor::hex_digit() {
-  const char c = peek();
-  if (std::isxdigit(static_cast<unsigned char>(c)) == 0) fail("a hexadecimal digit");
-  advance();
-  if (c <= '9') return c - '0';
-  return (c | 0x20) - 'a' + 10;
-}
-
 std::uint32_t AssemblerCursor::number(const std::string& expected, bool floats) {
-  skip_space();
-  const Mark begin = mark();
-  std::string text;
-  char last = '\0';
-  while (text.size() < 64) {
-    const char c = peek();
-    const bool sign = (c == '-' || c == '+') && (text.empty() || last == 'e' || last == 'E');
+  const char* const begin = next();
+  const std::string_view rest = this->rest().substr(0, kLongestNumber);
+  std::size_t length = 0;
+  for (; length < rest.size(); ++length) {
+    const char c = rest[length];
+    const char last = length == 0 ? 'e' : rest[length - 1];
+    const bool hexadecimal = length > 1 && (rest[1] == 'x' || rest[1] == 'X');
+    const bool sign = (c == '-' || c == '+') && (last == 'e' || last == 'E') && !hexadecimal;
     if (!sign && !is_word_character(c)) break;
-    const bool hexadecimal = text.size() > 1 && (text[1] == 'x' || text[1] == 'X');
-    if (sign && hexadecimal) break;
-    text += c;
-    last = c;
-    advance();
   }
-  if (text.empty()) fail(expected);
+  if (length == 0) fail(expected);
+  const std::string text(rest.substr(0, length));
+  move_to(begin + length);
   const auto value = floats ? parse_number(text) : parse_integer(text);
-  if (!value) fail_at(begin, "expected " + expected + ", found \"" + text + "\"");
+  if (!value) refuse_at(begin, "expected " + expected + ", found \"" + text + "\"");
   return *value;
-}
-
-void AssemblerCursor::fail(const std::string& expected) {
-  skip_space();
-  fail_at(at_, "expected " + expected + ", found " + describe());
-}
-
-void AssemblerCursor::fail_at(const Mark& mark, const std::string& message) const {
-  throw WorkloadError(to_string(SourceLocation{file_, mark.line, mark.column}) + ": " + message);
-}
-
-std::string AssemblerCursor::describe() const {
-  if (at_end()) return "the end of the text";
-  std::size_t length = 1;
-  if (is_word_character(peek())) {
-    while (length < 40 && is_word_character(peek(length))) ++length;
-  }
-  std::string shown = "\"";
-  for (std::size_t i = 0; i < length; ++i) {
-    const auto byte = static_cast<unsigned char>(peek(i));
-    if (byte >= 0x20 && byte < 0x7f) {
-      shown += static_cast<char>(byte);
-    } else {
-      const char digits[] = "0123456789abcdef";
-      shown += "\\x";
-      shown += digits[byte >> 4];
-      shown += digits[byte & 15];
-    }
-  }
-  return shown + "\"";
-}
-
-void AssemblerCursor::skip_comment() {
-  const Mark begin = at_;
-  advance();
-  advance();
-  while (!at_end() && !(peek() == '*' && peek(1) == '/')) advance();
-  if (at_end()) fail_at(begin, "expected the end of this comment, found the end of the text");
-  advance();
-  advance();
 }
 
 }  // namespace tpu::isa

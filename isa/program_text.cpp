@@ -28,16 +28,7 @@ bool is_numbered(BufferRole role) {
 }
 
 std::uint64_t size_in(AssemblerCursor& cursor, const char* expected) {
-  cursor.skip_space();
-  const AssemblerCursor::Mark begin = cursor.mark();
-  const std::string_view word = cursor.word();
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (word.empty() || parsed.ec != std::errc() || parsed.ptr != word.data() + word.size()) {
-    cursor.fail_at(begin, std::string("expected ") + expected + ", found \"" +
-                              std::string(word.substr(0, 40)) + "\"");
-  }
-  return value;
+  return static_cast<std::uint64_t>(cursor.whole_number(expected));
 }
 
 bool is_of(const CodeConventions& a, const CodeConventions& b) {
@@ -85,16 +76,14 @@ bool ProgramText::take() {
 }
 
 void ProgramText::chip() {
-  cursor_.skip_space();
-  const AssemblerCursor::Mark begin = cursor_.mark();
+  const char* const begin = cursor_.next();
   program_.chip = std::string(cursor_.word());
   if (find_generation(program_.chip) != nullptr) return;
-  cursor_.fail_at(
+  cursor_.refuse_at(
       begin, "expected " + generation_names() + ", found \"" + program_.chip.substr(0, 40) + "\"");
 }
 
 void ProgramText::conventions() {
-  cursor_.skip_space();
   if (program_.chip.empty()) cursor_.fail("a statement \"chip\" before the conventions");
   if (cursor_.peek_word() != "xla") cursor_.fail("xla");
   cursor_.word();
@@ -108,17 +97,15 @@ void ProgramText::smem() {
 }
 
 void ProgramText::site() {
-  cursor_.skip_space();
-  const AssemblerCursor::Mark begin = cursor_.mark();
+  const char* const begin = cursor_.next();
   const std::uint32_t number = cursor_.integer("the number of a call site");
   if (number != sites_.size()) {
-    cursor_.fail_at(begin, "expected call site " + std::to_string(sites_.size()) + ", found " +
-                               std::to_string(number));
+    cursor_.refuse_at(begin, "expected call site " + std::to_string(sites_.size()) + ", found " +
+                                 std::to_string(number));
   }
   cursor_.expect("calls");
-  cursor_.skip_space();
   Site site;
-  site.mark = cursor_.mark();
+  site.place = cursor_.next();
   site.kernel = cursor_.name("the name or number of a kernel");
   if (cursor_.peek_word() == "as") {
     cursor_.word();
@@ -128,14 +115,13 @@ void ProgramText::site() {
 }
 
 void ProgramText::buffer(BufferRole role) {
-  cursor_.skip_space();
-  const AssemblerCursor::Mark begin = cursor_.mark();
+  const char* const begin = cursor_.next();
   Buffer buffer;
   buffer.role = role;
   buffer.index = cursor_.integer("the number of the buffer");
   for (const Buffer& other : program_.buffers) {
     if (!is_numbered(role) || other.role != role || other.index != buffer.index) continue;
-    cursor_.fail_at(begin, "expected another number, found that of \"" + other.name + "\"");
+    cursor_.refuse_at(begin, "expected another number, found that of \"" + other.name + "\"");
   }
   buffer.name = cursor_.name("the name of the buffer");
   size(buffer);
@@ -151,21 +137,17 @@ void ProgramText::buffer(BufferRole role) {
 
 /// A shape, bytes, or both.
 void ProgramText::size(Buffer& buffer) {
-  cursor_.skip_space();
-  const AssemblerCursor::Mark begin = cursor_.mark();
+  const char* const begin = cursor_.next();
   if (cursor_.peek_word() != "bytes") {
-    while (!cursor_.at_end() && cursor_.peek() > ' ') {
-      buffer.shape += cursor_.peek();
-      cursor_.advance();
-    }
+    buffer.shape = cursor_.take_while([](char c) { return c > ' '; });
     try {
       const ArraySize size = size_of_(buffer.shape);
       buffer.bytes = size.padded;
       buffer.unpadded_bytes = size.unpadded;
     } catch (const UserError& problem) {
-      cursor_.fail_at(begin, std::string("expected a shape with its layout, such as "
-                                         "f32[8,128]{1,0:T(8,128)}: ") +
-                                 problem.what());
+      cursor_.refuse_at(begin, std::string("expected a shape with its layout, such as "
+                                           "f32[8,128]{1,0:T(8,128)}: ") +
+                                   problem.what());
     }
     if (cursor_.peek_word() != "bytes") return;
   }
@@ -197,8 +179,8 @@ std::uint32_t ProgramText::called(const Site& site) const {
       if (program_.kernels[number].name == site.kernel) return number;
     }
   }
-  cursor_.fail_at(site.mark,
-                  "expected a kernel of this text, found \"" + site.kernel.substr(0, 40) + "\"");
+  cursor_.refuse_at(site.place,
+                    "expected a kernel of this text, found \"" + site.kernel.substr(0, 40) + "\"");
 }
 
 Program ProgramText::finish(std::vector<Kernel> kernels) {

@@ -48,7 +48,7 @@ class ProgramText {
   struct Site {
     std::string kernel;
     std::string op;
-    AssemblerCursor::Mark mark;
+    const char* place = nullptr;
   };
 
   void chip();

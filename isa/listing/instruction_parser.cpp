@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -126,10 +125,7 @@ void ListingParser::parse_instruction() {
   const Name dest = parse_name();
   cursor_.expect(" = ");
   const char* place = cursor_.at();
-  const char* c = place;
-  while (c != cursor_.end() && is_opcode_character(*c)) ++c;
-  const std::string_view text(place, static_cast<std::size_t>(c - place));
-  cursor_.move_to(c);
+  const std::string_view text = cursor_.take_while(is_opcode_character);
   skip_space();
   define(dest.name);
   const auto found = find_opcode(text);
@@ -579,9 +575,9 @@ std::uint32_t ListingParser::parse_literal() {
       const auto integer = static_cast<std::uint32_t>(cursor_.decimal("a number", limit));
       return negative ? ~integer + 1 : integer;
     }
-    const auto [stop, error] = std::from_chars(cursor_.at(), cursor_.end(), value);
-    if (error != std::errc{}) cursor_.fail_at(begin, "a number that fp32 can hold");
-    cursor_.move_to(stop);
+    if (cursor_.take_number(value) != std::errc{}) {
+      cursor_.fail_at(begin, "a number that fp32 can hold");
+    }
   }
   if (negative) value = -value;
   std::uint32_t bits = 0;

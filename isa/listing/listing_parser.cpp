@@ -12,11 +12,9 @@ constexpr std::string_view kHeaderBegin = "= control target key start";
 constexpr std::string_view kHeaderEnd = "= control target key end";
 constexpr std::uint32_t kLongestDelay = 1u << 20;
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-
 std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
 }
 
@@ -38,7 +36,7 @@ Listing ListingParser::parse() {
   parse_header();
   make_room();
   while (true) {
-    while (!cursor_.at_end() && is_blank(cursor_.peek())) cursor_.advance(1);
+    cursor_.take_while(is_space);
     if (cursor_.at_end()) break;
     parse_bundle();
   }
@@ -143,11 +141,8 @@ void ListingParser::parse_note(std::string_view note, const char* place) {
   static constexpr std::string_view kStarts[] = {"Start region ", "Start/End empty region "};
   for (const std::string_view start : kStarts) {
     if (note.substr(0, start.size()) != start) continue;
-    TextCursor number(note.substr(start.size()), "");
-    const char* digits = note.data() + start.size();
-    if (digits == note.data() + note.size() || *digits < '0' || *digits > '9') {
-      cursor_.fail_at(digits, "the number of a region");
-    }
+    TextCursor number = cursor_;
+    number.narrow_to(note.substr(start.size()));
     const auto region = static_cast<std::uint32_t>(number.decimal("the number of a region"));
     region_begin_.emplace(region, static_cast<std::uint32_t>(listing_.kernel.bundles.size()));
     return;
@@ -160,7 +155,7 @@ void ListingParser::parse_note(std::string_view note, const char* place) {
 /// Blanks, line ends and comments.
 void ListingParser::skip_space() {
   while (true) {
-    while (!cursor_.at_end() && is_blank(cursor_.peek())) cursor_.advance(1);
+    cursor_.take_while(is_space);
     if (cursor_.peek() != '/' || cursor_.peek(1) != '*') return;
     skip_comment();
   }
@@ -179,7 +174,7 @@ void ListingParser::skip_comment() {
                               : nullptr);
     if (c == nullptr || c + 1 >= cursor_.end())
       cursor_.refuse_at(begin,
-                        "expected \"*/\", found the end of the file: a comment does not end");
+                        "expected \"*/\", found the end of the text: a comment does not end");
     if (c != begin && c[-1] == '/') {
       ++depth;
       ++c;
@@ -192,7 +187,7 @@ void ListingParser::skip_comment() {
     c += 2;
     if (bounds_check) {
       const char* next = c;
-      while (next != cursor_.end() && is_blank(*next)) ++next;
+      while (next != cursor_.end() && is_space(*next)) ++next;
       const bool ends =
           next != cursor_.end() &&
           (*next == '}' || (*next == ';' && next + 1 != cursor_.end() && next[1] == ';'));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "isa/listing/listing_reader.h"
-#include "isa/listing/text_cursor.h"
+#include "sim/base/text_cursor.h"
 #include "isa/opcode_table.h"
 
 namespace tpu::isa {

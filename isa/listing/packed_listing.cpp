@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "isa/listing/text_cursor.h"
+#include "sim/base/text_cursor.h"
 
 namespace tpu::isa {
 namespace {
@@ -19,7 +19,7 @@ ListingSpace read_space(TextCursor& cursor) {
 /// Text up to the closing quote of this line.
 std::string read_quoted(TextCursor& cursor, std::string_view what) {
   cursor.expect("'");
-  const std::string_view line = cursor.rest().substr(0, cursor.rest().find('\n'));
+  const std::string_view line = cursor.rest_of_line();
   const std::size_t close = line.find('\'');
   if (close == std::string_view::npos) cursor.fail(std::string(what) + " in quotes");
   std::string text(line.substr(0, close));
@@ -46,7 +46,7 @@ Allocation read_allocation(TextCursor& cursor) {
   allocation.fixed = cursor.take(", fixed_abs");
   if (cursor.take(", tag = ")) {
     cursor.expect("'");
-    const std::string_view line = cursor.rest().substr(0, cursor.rest().find('\n'));
+    const std::string_view line = cursor.rest_of_line();
     const std::size_t close = line.rfind("']");
     if (close == std::string_view::npos) cursor.fail("a tag in quotes and \"]\"");
     allocation.tag = std::string(line.substr(0, close));

@@ -99,7 +99,7 @@ void ListingParser::parse_call_operand(const Name& dest, const char* place) {
     cursor_.fail("a memory space (hbm, cmem, smem, <no memory space>)");
   }
   cursor_.expect(" [shape: ");
-  const std::string_view line = cursor_.rest().substr(0, cursor_.rest().find('\n'));
+  const std::string_view line = cursor_.rest_of_line();
   const std::size_t index = line.find(", index: ");
   if (index == std::string_view::npos) cursor_.fail("a shape and \", index: \"");
   operand.shape = std::string(line.substr(0, index));
@@ -110,16 +110,16 @@ void ListingParser::parse_call_operand(const Name& dest, const char* place) {
   if (negative) operand.index = -operand.index;
   cursor_.expect(", kind: ");
   const char* kind = cursor_.at();
-  while (cursor_.peek() >= 'a' && cursor_.peek() <= 'z') cursor_.advance(1);
-  operand.kind = std::string(kind, cursor_.at());
+  operand.kind = cursor_.take_while([](char c) { return c >= 'a' && c <= 'z'; });
   if (operand.kind != "input" && operand.kind != "output" && operand.kind != "const") {
     cursor_.fail_at(kind, "input, output or const");
   }
+  const auto is_index = [](char c) { return is_digit(c) || c == ','; };
   cursor_.expect(", shape index: {");
-  while (is_digit(cursor_.peek()) || cursor_.peek() == ',') cursor_.advance(1);
+  cursor_.take_while(is_index);
   cursor_.expect("}");
   if (cursor_.take(", may-alias: {")) {
-    while (is_digit(cursor_.peek()) || cursor_.peek() == ',') cursor_.advance(1);
+    cursor_.take_while(is_index);
     cursor_.expect("}");
   }
   cursor_.expect("]");

@@ -134,11 +134,11 @@ TEST(Assembler, PrintedKernelsReadBackAsTheSameCode) {
 TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
   const std::string head = "kernel k\n";
   EXPECT_EQ(error_of("{}"),
-            "f.tpu:1:1: expected \"kernel NAME\" before the first bundle, found \"{\"");
+            "f.tpu:1:1: expected \"kernel NAME\" before the first bundle, found \"{}\"");
   EXPECT_EQ(error_of("kernel"),
             "f.tpu:1:7: expected the name of a kernel, found the end of the text");
   EXPECT_EQ(error_of("kernel \"a\n{}"),
-            "f.tpu:1:8: expected a closing quote on this line, found none");
+            "f.tpu:1:8: expected the closing quote of this string, found the end of the text");
   EXPECT_EQ(error_of(head + "{ %s1 = sad.s32 %s2, 1 }"),
             "f.tpu:2:9: expected an instruction, found \"sad.s32\" (nearest: sadd.s32)");
   EXPECT_EQ(error_of(head + "{ sadd.s32 %s2, 1 }"),
@@ -159,12 +159,12 @@ TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
   EXPECT_EQ(error_of(head + "{ %p1 = pmov 2 }"),
             "f.tpu:2:14: expected a register %pN, 0 or 1, found 2");
   EXPECT_EQ(error_of(head + "{ %s1 = sld [vmem:$0x1] }"),
-            "f.tpu:2:14: expected \"smem\", found \"vmem\"");
+            "f.tpu:2:14: expected \"smem\", found \"vmem:$0x1] }\"");
   EXPECT_EQ(error_of(head + "{ %v1 = vld [vmem:%s1 + %s2 + %s3] }"),
-            "f.tpu:2:31: expected at most two registers in an address, found \"%\"");
-  EXPECT_EQ(
-      error_of(head + "{ %v1 = vld [vmem:%s1 zz:$1] }"),
-      "f.tpu:2:23: expected \"+\", \"-\", \"ss:\", \"sm:\", \"pattern:\" or \"]\", found \"zz\"");
+            "f.tpu:2:31: expected at most two registers in an address, found \"%s3] }\"");
+  EXPECT_EQ(error_of(head + "{ %v1 = vld [vmem:%s1 zz:$1] }"),
+            "f.tpu:2:23: expected \"+\", \"-\", \"ss:\", \"sm:\", \"pattern:\" or \"]\", found "
+            "\"zz:$1] }\"");
   EXPECT_EQ(error_of(head + "{ %v1 = vld [vmem:%s1 sm:$0x100] }"),
             "f.tpu:2:23: expected a mask of eight sublanes, found more bits");
   EXPECT_EQ(error_of(head + "{ %v1 = vld.sshfl [vmem:%s1 pattern:$0x1000000] }"),
@@ -182,18 +182,18 @@ TEST(Assembler, ErrorsNameThePlaceWhatWasExpectedAndWhatWasFound) {
   EXPECT_EQ(error_of(head + zeros + "5 : {}"), "f.tpu:2:1: expected bundle 0, found " + zeros);
   // A number has at most 64 characters: what is behind them is looked at by itself.
   EXPECT_EQ(error_of(head + "{ %s1 = smov " + std::string(64, '0') + "1 }"),
-            "f.tpu:2:78: expected \";;\" or \"}\", found \"1\"");
+            "f.tpu:2:78: expected \";;\" or \"}\", found \"1 }\"");
   for (const char* offset : {"+ $0x80000000", "- $0x80000001"}) {
     EXPECT_EQ(error_of(head + "{ %v1 = vld [vmem:%s1 " + offset + "] }").substr(0, 61),
               "f.tpu:2:25: expected an offset of 32 bits with sign, found " +
                   std::string(offset[0] == '+' ? "21" : "-2"));
   }
   EXPECT_EQ(error_of(head + "{ %s1 = smov \x7f }"),
-            "f.tpu:2:14: expected a register %sN or a number, found \"\\x7f\"");
+            "f.tpu:2:14: expected a register %sN or a number, found \"\\x7f }\"");
   EXPECT_EQ(error_of(head + "{ sfence"),
             "f.tpu:2:9: expected \";;\" or \"}\", found the end of the text");
   EXPECT_EQ(error_of(head + "/* {}"),
-            "f.tpu:2:1: expected the end of this comment, found the end of the text");
+            "f.tpu:2:1: expected the end of this comment, */, found the end of the text");
   EXPECT_EQ(error_of(head + "{ vdelay 99999999 }"),
             "f.tpu:2:10: expected a delay of at most 16777216 cycles, found 99999999");
   EXPECT_EQ(error_of(head + "\n  { sfence ;; vtrace 1 }"),
@@ -245,9 +245,9 @@ TEST(Assembler, NamesOfAnyBytesAreWrittenPrintableAndReadBack) {
   }
   EXPECT_EQ(assemble("kernel \"\\x4A\\x4a\\xfF\"\n{}", "f.tpu").at(0).name, "JJ\xff");
   EXPECT_EQ(error_of("kernel \"a\\q\"\n{}"),
-            "f.tpu:1:11: expected \\\", \\\\ or \\xHH, found \"q\"");
+            "f.tpu:1:11: expected \\\", \\\\ or \\xHH, found \"q\"\"");
   EXPECT_EQ(error_of("kernel \"a\\x4g\"\n{}"),
-            "f.tpu:1:13: expected a hexadecimal digit, found \"g\"");
+            "f.tpu:1:13: expected a hexadecimal digit, found \"g\"\"");
 }
 
 /// The place of an error is that of what was found, not of the blanks in front of it.

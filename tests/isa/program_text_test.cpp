@@ -157,8 +157,8 @@ TEST(ProgramText, ErrorsNameThePlace) {
   expect("conventions xla", "p.s:1:13: expected a statement \"chip\" before the conventions");
   expect("chip v3\nconventions ours", "p.s:2:13: expected xla, found \"ours\"");
   expect("cores x", "p.s:1:7: expected a number of cores, found \"x\"");
-  expect("examples -1", "p.s:1:10: expected a number of examples, found \"\"");
-  expect("smem 1 : 2", "p.s:1:8: expected \"=\", found \":\"");
+  expect("examples -1", "p.s:1:10: expected a number of examples, a whole number, found \"-1");
+  expect("smem 1 : 2", "p.s:1:8: expected \"=\", found \": 2");
   expect("site 1 calls 0", "p.s:1:6: expected call site 0, found 1");
   expect("site 0 calls 2", "p.s:1:14: expected a kernel of this text, found \"2\"");
   expect("site 0 calls b", "p.s:1:14: expected a kernel of this text, found \"b\"");
@@ -166,7 +166,7 @@ TEST(ProgramText, ErrorsNameThePlace) {
   expect("output 0 x f32[3] 8", "p.s:1:19: expected \"at\", found \"8\"");
   expect("output 0 x f32[3] at 0\noutput 0 y f32[3] at 1",
          "p.s:2:8: expected another number, found that of \"x\"");
-  expect("constant 0 c bytes 4 at 0 = { 1, 2 }", "p.s:1:34: expected at most 1 words, found \"2\"");
+  expect("constant 0 c bytes 4 at 0 = { 1, 2 }", "p.s:1:34: expected at most 1 words, found \"2 }");
   expect("buffer 0 x", "p.s:1:1: expected \"kernel NAME\" before the first bundle");
 }
 

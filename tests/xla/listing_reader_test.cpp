@@ -491,12 +491,12 @@ TEST(ListingReader, RefusesFilesWithMissingParts) {
             "kernel.txt:11:4: expected bundle 1, found bundle 2: a part of the listing is missing");
   EXPECT_EQ(error_of("     0   :  { %1 = vnop ;; %s3_s1 = smov"),
             "kernel.txt:10:41: expected a scalar register (%sN_sM) or a number, found the end of "
-            "the file");
+            "the text");
   EXPECT_EQ(error_of("     0   :  { %1 = vnop /* region"),
-            "kernel.txt:10:25: expected \"*/\", found the end of the file: a comment does not end");
+            "kernel.txt:10:25: expected \"*/\", found the end of the text: a comment does not end");
   EXPECT_EQ(error_of(""),
             "kernel.txt:10:1: expected a bundle (\"0 : { ... }\"), found the end of "
-            "the file");
+            "the text");
 }
 
 TEST(ListingReader, RefusesAMegabyteOfBracesWithOneLine) {
