@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-#include "sim/base/error.h"
+#include "sim/base/token_cursor.h"
 #include "traces/npz.h"
 
 namespace tpu::traces {
@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::size_t kMaximumRank = 32;
+constexpr std::int64_t kLargestDimension = std::int64_t{1} << 56;
 
 struct TypeName {
   std::string_view descr;  ///< Without the byte-order character.
@@ -28,7 +29,11 @@ constexpr TypeName kTypes[] = {
 /// fortran_order and shape.
 class HeaderParser {
  public:
-  HeaderParser(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+  HeaderParser(std::string_view text, const std::string& where)
+      : text_(text),
+        where_(where),
+        name_(where + ": .npy header"),
+        cursor_(text, name_, TokenCursor::Places::kPartOfIt, TokenCursor::Comments::kNone) {}
 
   struct Header {
     std::string descr;
@@ -37,18 +42,12 @@ class HeaderParser {
   };
 
   Header parse() {
-    expect('{');
-    while (!accept('}')) {
-      const std::string key = quoted();
-      expect(':');
+    cursor_.list('{', '}', [this] {
+      const std::string_view key = cursor_.quoted("a key");
+      cursor_.expect(':');
       value_of(key);
-      if (!accept(',')) {
-        expect('}');
-        break;
-      }
-    }
-    skip_space();
-    if (at_ != text_.size()) fail("the end of the header");
+    });
+    if (!cursor_.at_end()) cursor_.fail("the end of the header");
     if (!descr_ || !fortran_order_ || !shape_) {
       throw WorkloadError(where_ +
                           ": expected the keys descr, fortran_order and shape in the "
@@ -59,88 +58,30 @@ class HeaderParser {
   }
 
  private:
-  void value_of(const std::string& key) {
+  void value_of(std::string_view key) {
     if (key == "descr") {
-      skip_space();
-      if (at_ < text_.size() && text_[at_] == '[') {
+      if (cursor_.peek() == '[') {
         throw WorkloadError(where_ + ": expected an array of numbers, found a structured array");
       }
-      descr_ = quoted();
+      descr_ = cursor_.quoted("a type");
     } else if (key == "fortran_order") {
-      fortran_order_ = boolean();
+      fortran_order_ = cursor_.take("True");
+      if (!*fortran_order_ && !cursor_.take("False")) cursor_.fail("True or False");
     } else if (key == "shape") {
-      shape_ = tuple();
+      shape_.emplace();
+      cursor_.list('(', ')', [this] {
+        if (shape_->size() == kMaximumRank) cursor_.fail("at most 32 dimensions");
+        shape_->push_back(cursor_.whole_number("a dimension", kLargestDimension));
+      });
     } else {
-      fail("one of the keys descr, fortran_order, shape");
+      cursor_.fail_at(key.data(), "one of the keys descr, fortran_order, shape");
     }
-  }
-
-  [[noreturn]] void fail(const std::string& expected) const {
-    throw WorkloadError(where_ + ": bad .npy header at byte " + std::to_string(at_) +
-                        ": expected " + expected + ", found \"" +
-                        std::string(text_.substr(std::min(at_, text_.size()), 20)) + "\"");
-  }
-  void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
-  }
-  bool accept(char wanted) {
-    skip_space();
-    if (at_ >= text_.size() || text_[at_] != wanted) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char wanted) {
-    if (!accept(wanted)) fail(std::string("'") + wanted + "'");
-  }
-  std::string quoted() {
-    skip_space();
-    if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("a quoted string");
-    const std::size_t end = text_.find(text_[at_], at_ + 1);
-    if (end == std::string_view::npos) fail("a closing quote");
-    std::string result(text_.substr(at_ + 1, end - at_ - 1));
-    at_ = end + 1;
-    return result;
-  }
-  bool boolean() {
-    skip_space();
-    for (const bool value : {true, false}) {
-      const std::string_view word = value ? "True" : "False";
-      if (text_.substr(at_, word.size()) == word) {
-        at_ += word.size();
-        return value;
-      }
-    }
-    fail("True or False");
-  }
-  std::vector<std::int64_t> tuple() {
-    std::vector<std::int64_t> result;
-    expect('(');
-    while (!accept(')')) {
-      if (result.size() == kMaximumRank) fail("at most 32 dimensions");
-      result.push_back(number());
-      if (!accept(',')) {
-        expect(')');
-        break;
-      }
-    }
-    return result;
-  }
-  std::int64_t number() {
-    skip_space();
-    const std::size_t begin = at_;
-    std::int64_t value = 0;
-    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      if (value > (std::int64_t{1} << 56)) fail("a dimension below 2^56");
-      value = value * 10 + (text_[at_] - '0');
-      ++at_;
-    }
-    if (at_ == begin) fail("a dimension");
-    return value;
   }
 
   std::string_view text_;
   const std::string& where_;
-  std::size_t at_ = 0;
+  std::string name_;
+  TokenCursor cursor_;
   std::optional<std::string> descr_;
   std::optional<bool> fortran_order_;
   std::optional<std::vector<std::int64_t>> shape_;

@@ -9,7 +9,6 @@
 #include "sim/base/ceil_divide.h"
 #include "traces/buffer_lifetimes.h"
 #include "traces/protobuf_writer.h"
-#include "workloads/graph/part_error.h"
 #include "workloads/graph/primitive_types.h"
 
 namespace tpu::traces {
@@ -62,7 +61,7 @@ ProtobufMessage shape_of(const std::string& text) {
   if (text.empty()) return shape_message(empty);
   try {
     return shape_message(hlo::parse_shape(text));
-  } catch (const hlo::PartError&) {
+  } catch (const WorkloadError&) {
     return shape_message(empty);  // A shape that only XLA writes; the text stands in the op's name.
   }
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "isa/listing/listing_reader.h"
-#include "sim/base/text_cursor.h"
 #include "isa/opcode_table.h"
+#include "sim/base/text_cursor.h"
 
 namespace tpu::isa {
 

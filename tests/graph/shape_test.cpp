@@ -59,9 +59,10 @@ TEST(Shape, AnErrorNamesTheColumnAndWhatWasExpected) {
       error_of("f33[2]"),
       "shape \"f33[2]\", column 1: expected an element type (pred, s8, ... u64, f16, bf16, f32, "
       "f64, c64, token, opaque), found \"f33[2]\"");
-  EXPECT_EQ(error_of("f32[2,]"), "shape \"f32[2,]\", column 7: expected a dimension, found \"]\"");
+  EXPECT_EQ(error_of("f32[2,]"),
+            "shape \"f32[2,]\", column 7: expected a dimension, a whole number, found \"]\"");
   EXPECT_EQ(error_of("f32[2"),
-            "shape \"f32[2\", column 6: expected ']', found the end of the text");
+            "shape \"f32[2\", column 6: expected \"]\", found the end of the text");
   EXPECT_EQ(
       error_of("f32[2,3]{1,1}"),
       "shape \"f32[2,3]{1,1}\", column 12: expected each dimension number below 2 once, found "
@@ -78,12 +79,12 @@ TEST(Shape, AnErrorNamesTheColumnAndWhatWasExpected) {
   EXPECT_EQ(
       error_of("f32[9999999999,9999999999]"),
       "shape \"f32[9999999999,9999999999]\", column 5: expected dimensions of fewer than 2^63 "
-      "bytes, found \"9999999999,99999\"");
+      "bytes, found \"9999999999,9999999999]\"");
   EXPECT_EQ(error_of("f32[99999999999999999999]"),
-            "shape \"f32[99999999999999999999]\", column 5: expected a dimension below 2^63, found "
-            "\"9999999999999999\"");
+            "shape \"f32[99999999999999999999]\", column 5: expected a dimension of at most "
+            "9223372036854775807, found \"99999999999999999999]\"");
   EXPECT_EQ(error_of("(f32[2]"),
-            "shape \"(f32[2]\", column 8: expected ')', found the end of the text");
+            "shape \"(f32[2]\", column 8: expected \")\", found the end of the text");
   EXPECT_EQ(error_of("f32[2] x"),
             "shape \"f32[2] x\", column 8: expected the end of the shape, found \"x\"");
   EXPECT_NE(error_of(std::string(100000, '(')).find("at most 64 nested tuples"), std::string::npos);

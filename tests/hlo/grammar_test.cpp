@@ -130,7 +130,7 @@ TEST(HloGrammar, NumbersBeyondTheirTypeAndLiteralsOfOtherExtentAreRefused) {
   EXPECT_NE(error_of("  ROOT a = f16[] constant(65520)").find("the range of f16"),
             std::string::npos);
   EXPECT_NE(error_of("  ROOT a = s8[] constant(128)").find("from -128 to 127"), std::string::npos);
-  EXPECT_NE(error_of("  ROOT a = f32[2,2] constant({1, 2, 3, 4})").find("expected '{'"),
+  EXPECT_NE(error_of("  ROOT a = f32[2,2] constant({1, 2, 3, 4})").find("expected \"{\""),
             std::string::npos);
   EXPECT_NE(
       error_of("  ROOT a = f32[2] constant({1, 2, 3})").find("the end of the literal after 2"),
@@ -235,7 +235,7 @@ TEST(HloGrammar, ALongChainBackwardsIsPutInOrder) {
 
 TEST(HloGrammar, OperandsOfAnotherShapeThanStatedAreRefused) {
   EXPECT_NE(error_of("  a = f32[2] parameter(0)\n  ROOT b = f32[2] negate(f32[3] a)")
-                .find("m.hlo:4:26: expected the shape of this operand, f32[2], found 'f32[3] a"),
+                .find("m.hlo:4:26: expected the shape of this operand, f32[2], found \"f32[3] a"),
             std::string::npos);
 }
 

@@ -121,9 +121,9 @@ ENTRY e {
 
 TEST(HloReader, NamesTheCauseAndThePlaceOfAnError) {
   EXPECT_EQ(error_of(replaced(kModule, "tuple(weights", "tuple(weight")).substr(0, 70),
-            "m.hlo:28:68: expected an instruction of this computation, found 'weigh");
+            "m.hlo:28:68: expected an instruction of this computation, found \"weigh");
   EXPECT_NE(error_of(replaced(kModule, "dimensions={0,1,2}", "dimensions={0,1,x}"))
-                .find("m.hlo:26:58: expected an element of the list, an integer, found 'x}"),
+                .find("m.hlo:26:58: expected an element of the list, an integer, found \"x}"),
             std::string::npos);
   EXPECT_NE(
       error_of(replaced(kModule, "convolution(", "convolve(")).find("expected an opcode of HLO"),
@@ -148,7 +148,8 @@ TEST(HloReader, RefusesModulesThatEndInMidAirAndCycles) {
       std::string::npos);
   EXPECT_NE(error_of("HloModule m, x=" + std::string(10000, '{')).find("nested brackets"),
             std::string::npos);
-  EXPECT_NE(error_of("HloModule m, x={\"y}\n").find("with all quotes closed"), std::string::npos);
+  EXPECT_NE(error_of("HloModule m, x={\"y}\n").find("the closing quote of this string"),
+            std::string::npos);
   EXPECT_NE(error_of("HloModule m\nENTRY e {\n ROOT a = f32[1000000000] constant({1, 2})\n}")
                 .find("1000000000 elements"),
             std::string::npos);

@@ -149,24 +149,24 @@ TEST(StablehloReader, ErrorsSayWhereAndWhatWasExpected) {
   const auto has = [](const std::string& text, const std::string& what) {
     EXPECT_NE(error_of(text).find(what), std::string::npos) << error_of(text);
   };
-  has(kModule, "m.mlir:14:39: expected a value that is defined above, found 'cst_1)");
+  has(kModule, "m.mlir:14:39: expected a value that is defined above, found \"cst_1)");
   has(replaced(whole(), "stablehlo.multiply", "stablehlo.multiplied"),
       ": expected an operation of StableHLO that is read here");
   has(replaced(whole(), "stablehlo.multiply", "arith.mulf"),
       ": expected an operation of StableHLO, CHLO or func; other dialects are read as HLO");
   has(replaced(whole(), "@scaled(%arg1", "@scale(%arg1"), ": expected a function of this module");
   has(replaced(whole(), "\"model.py\":12:4", "\"model.py\":-1:4"),
-      ": expected a line from 0 to 2^31 - 1, found '-1");
+      ": expected a line, a whole number, found \"-1");
   has(replaced(whole(), "num_partitions = 1", "num_partitions = 8"),
       "m.mlir:2:49: expected a mesh of Shardy (sdy.mesh) in a module of several partitions");
   has(replaced(whole(), "tensor<i32>) ->", "tensor<?xi32>) ->"),
       ": expected the extent of each dimension");
   has(replaced(whole(), "tensor<i32>) ->", "tensor<4xindex>) ->"),
-      ": expected an element type that HLO has, found 'index");
+      ": expected an element type that HLO has, found \"index");
   has(replaced(whole(), "pad = [[0, 1], [1, 1]]", "pad = [[0, 1]]"), ": expected 4 numbers");
   has(replaced(whole(), "stride = [2, 1]", "stride = [2, 1, 1]"), ": expected 2 numbers");
   has(replaced(whole(), "%2 = call @scaled(%arg1", "%2 = call @scaled(%1#2"),
-      ": expected a value that is defined above, found '1");
+      ": expected a value that is defined above, found \"1");
   has(replaced(whole(), "stablehlo.return %4 ", "%9 = stablehlo.negate %4 "),
       ": expected a region that ends with return");
   has(replaced(whole(), "@main", "@step"), ": expected a function @main");

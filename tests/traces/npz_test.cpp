@@ -257,8 +257,8 @@ TEST(Npy, BadHeadersAreNamed) {
   EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}"),
             "f.npz: a: expected 12 bytes of elements for its shape, found 8");
   EXPECT_EQ(error("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}"),
-            "f.npz: a: bad .npy header at byte 34: expected True or False, found \"Maybe, 'shape': "
-            "(2,)\"");
+            "f.npz: a: .npy header \"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}\", "
+            "column 35: expected True or False, found \"Maybe, 'shape': (2,)}\"");
   EXPECT_EQ(error("{'descr': '<f4', 'shape': (2,)}"),
             "f.npz: a: expected the keys descr, fortran_order and shape in the .npy header, found "
             "{'descr': '<f4', 'shape': (2,)}");
@@ -269,7 +269,7 @@ TEST(Npy, BadHeadersAreNamed) {
   // What would close the header is the first element.
   std::vector<std::uint8_t> open = npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)", 8);
   open[open.size() - 8] = '}';
-  EXPECT_NE(error_of_parsing(open).find("bad .npy header at byte 54"), std::string::npos)
+  EXPECT_NE(error_of_parsing(open).find("column 55: expected"), std::string::npos)
       << error_of_parsing(open);
 }
 

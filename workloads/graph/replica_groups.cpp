@@ -1,10 +1,9 @@
 #include "workloads/graph/replica_groups.h"
 
-#include <charconv>
 #include <map>
 #include <string>
 
-#include "workloads/graph/part_error.h"
+#include "sim/base/token_cursor.h"
 
 namespace tpu::hlo {
 
@@ -16,103 +15,55 @@ constexpr std::size_t kMostAxes = 64;
 
 class GroupsParser {
  public:
-  explicit GroupsParser(std::string_view text) : text_(text) {}
+  explicit GroupsParser(TokenCursor& cursor) : cursor_(cursor) {}
 
-  std::vector<Numbers> parse() {
-    std::vector<Numbers> groups = any();
-    skip_blanks();
-    if (position_ != text_.size()) fail("the end of the groups");
+  std::vector<Numbers> any() {
+    if (cursor_.peek() == '[') return iota();
+    if (cursor_.take("mesh")) return mesh();
+    if (!cursor_.take('{')) cursor_.fail("{{0,1},{2,3}}, [2,2]<=[4] or mesh['x'=2,'y'=2] {'x'}");
+    std::vector<Numbers> groups;
+    cursor_.list('}', [&] { groups.push_back(numbers('{', '}', "a replica")); });
     return groups;
   }
 
  private:
-  [[noreturn]] void fail_at(std::size_t position, const std::string& expected) const {
-    throw PartError("replica groups", text_, position, expected);
-  }
-  [[noreturn]] void fail(const std::string& expected) const { fail_at(position_, expected); }
-
-  void skip_blanks() {
-    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n')) {
-      ++position_;
-    }
-  }
-  bool peek(std::string_view word) {
-    skip_blanks();
-    return text_.compare(position_, word.size(), word) == 0;
-  }
-  bool take(std::string_view word) {
-    if (!peek(word)) return false;
-    position_ += word.size();
-    return true;
-  }
-  void expect(std::string_view word) {
-    if (!take(word)) fail("'" + std::string(word) + "'");
-  }
-  std::int64_t number(const char* what) {
-    skip_blanks();
-    std::int64_t value = 0;
-    const char* const begin = text_.data() + position_;
-    const auto result = std::from_chars(begin, text_.data() + text_.size(), value);
-    if (result.ec != std::errc() || value < 0) fail(std::string(what) + ", a whole number");
-    position_ += static_cast<std::size_t>(result.ptr - begin);
-    return value;
-  }
-  Numbers numbers(std::string_view open, std::string_view close, const char* what) {
-    Numbers values;
-    expect(open);
-    while (!take(close)) {
-      values.push_back(number(what));
-      if (!take(",") && !peek(close)) fail("',' or '" + std::string(close) + "'");
-    }
-    return values;
+  Numbers numbers(char opening, char closing, std::string_view what) {
+    return cursor_.whole_numbers(opening, closing, what);
   }
 
-  std::vector<Numbers> any() {
-    if (peek("[")) return iota();
-    if (take("mesh")) return mesh();
-    if (!peek("{")) fail("{{0,1},{2,3}}, [2,2]<=[4] or mesh['x'=2,'y'=2] {'x'}");
-    std::vector<Numbers> groups;
-    expect("{");
-    while (!take("}")) {
-      groups.push_back(numbers("{", "}", "a replica"));
-      if (!take(",") && !peek("}")) fail("',' or '}'");
-    }
-    return groups;
-  }
-
-  std::int64_t total_of(const Numbers& extents, std::size_t at) const {
+  std::int64_t total_of(const Numbers& extents, const char* at) const {
     std::int64_t total = 1;
-    if (extents.size() > kMostAxes) fail_at(at, "at most 64 axes");
+    if (extents.size() > kMostAxes) cursor_.fail_at(at, "at most 64 axes");
     for (std::int64_t extent : extents) {
       if (extent < 1 || extent > kMostReplicas || (total *= extent) > kMostReplicas) {
-        fail_at(at, "at most 2^20 replicas");
+        cursor_.fail_at(at, "at most 2^20 replicas");
       }
     }
     return total;
   }
 
   std::vector<Numbers> iota() {
-    const std::size_t begin = position_;
-    const Numbers groups = numbers("[", "]", "an extent");
-    expect("<=");
-    const Numbers mesh = numbers("[", "]", "an extent");
+    const char* const begin = cursor_.next();
+    const Numbers groups = numbers('[', ']', "an extent");
+    cursor_.expect("<=");
+    const Numbers mesh = numbers('[', ']', "an extent");
     Numbers order(mesh.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-    if (take("T")) {
-      const std::size_t at = position_;
-      order = numbers("(", ")", "an axis");
+    if (cursor_.take('T')) {
+      const char* const at = cursor_.next();
+      order = numbers('(', ')', "an axis");
       std::vector<bool> seen(mesh.size(), false);
       for (std::int64_t axis : order) {
         if (axis >= static_cast<std::int64_t>(mesh.size()) || seen[static_cast<std::size_t>(axis)])
-          fail_at(at, "each axis of the mesh once");
+          cursor_.fail_at(at, "each axis of the mesh once");
         seen[static_cast<std::size_t>(axis)] = true;
       }
-      if (order.size() != mesh.size()) fail_at(at, "each axis of the mesh once");
+      if (order.size() != mesh.size()) cursor_.fail_at(at, "each axis of the mesh once");
     }
     const std::int64_t total = total_of(mesh, begin);
     if (groups.size() != 2 || groups[0] < 1 || groups[1] < 1 || groups[0] > total ||
         groups[1] > total || groups[0] * groups[1] != total) {
-      fail_at(begin, "[groups,members] whose product is " + std::to_string(total));
+      cursor_.fail_at(begin, "[groups,members] whose product is " + std::to_string(total));
     }
     std::vector<Numbers> result(static_cast<std::size_t>(groups[0]));
     for (std::int64_t i = 0; i < total; ++i) {
@@ -131,14 +82,7 @@ class GroupsParser {
     return result;
   }
 
-  std::string_view axis_name() {
-    expect("'");
-    const std::size_t begin = position_;
-    const std::size_t end = text_.find('\'', begin);
-    if (end == std::string_view::npos) fail("the closing quote of this name");
-    position_ = end + 1;
-    return text_.substr(begin, end - begin);
-  }
+  std::string_view axis_name() { return cursor_.quoted("the name of an axis"); }
 
   /// A listed axis, or the `extent` values of it between the outer ones and the `inner` ones.
   struct Part {
@@ -148,45 +92,41 @@ class GroupsParser {
 
   std::vector<Part> parts(const std::vector<std::string_view>& names, const Numbers& extents) {
     std::vector<Part> result;
-    expect("{");
-    while (!take("}")) {
-      const std::size_t at = position_ + 1;
+    cursor_.list('{', '}', [&] {
       const std::string_view name = axis_name();
+      const char* const at = name.data();
       Part part;
       while (part.axis < names.size() && names[part.axis] != name) ++part.axis;
-      if (part.axis == names.size()) fail_at(at, "an axis of the mesh");
+      if (part.axis == names.size()) cursor_.fail_at(at, "an axis of the mesh");
       part.extent = extents[part.axis];
-      if (take(":")) {
-        expect("(");
-        const std::int64_t outer = number("the extent outside of the part");
-        expect(")");
-        part.extent = number("the extent of the part");
+      if (cursor_.take(':')) {
+        cursor_.expect('(');
+        const std::int64_t outer = cursor_.whole_number("the extent outside of the part");
+        cursor_.expect(')');
+        part.extent = cursor_.whole_number("the extent of the part");
         if (outer < 1 || part.extent < 1 || outer > extents[part.axis] ||
             part.extent > extents[part.axis] || extents[part.axis] % (outer * part.extent) != 0) {
-          fail_at(at, "a part whose extents divide those of its axis");
+          cursor_.fail_at(at, "a part whose extents divide those of its axis");
         }
         part.inner = extents[part.axis] / (outer * part.extent);
       }
       for (const Part& other : result) {
-        if (other.axis == part.axis) fail_at(at, "an axis that is not listed yet");
+        if (other.axis == part.axis) cursor_.fail_at(at, "an axis that is not listed yet");
       }
       result.push_back(part);
-      if (!take(",") && !peek("}")) fail("',' or '}'");
-    }
+    });
     return result;
   }
 
   std::vector<Numbers> mesh() {
     std::vector<std::string_view> names;
     Numbers extents;
-    const std::size_t begin = position_;
-    expect("[");
-    while (!take("]")) {
+    const char* const begin = cursor_.next();
+    cursor_.list('[', ']', [&] {
       names.push_back(axis_name());
-      expect("=");
-      extents.push_back(number("the extent of the axis"));
-      if (!take(",") && !peek("]")) fail("',' or ']'");
-    }
+      cursor_.expect('=');
+      extents.push_back(cursor_.whole_number("the extent of the axis"));
+    });
     const std::int64_t total = total_of(extents, begin);
     const std::vector<Part> listed = parts(names, extents);
     // The last axis of the mesh is the minor one; in a group, the last one listed.
@@ -216,14 +156,20 @@ class GroupsParser {
     return result;
   }
 
-  std::string_view text_;
-  std::size_t position_ = 0;
+  TokenCursor& cursor_;
 };
 
 }  // namespace
 
+std::vector<std::vector<std::int64_t>> read_replica_groups(TokenCursor& cursor) {
+  std::vector<std::vector<std::int64_t>> groups = GroupsParser(cursor).any();
+  if (!cursor.at_end()) cursor.fail("the end of the groups");
+  return groups;
+}
+
 std::vector<std::vector<std::int64_t>> expand_replica_groups(std::string_view text) {
-  return GroupsParser(text).parse();
+  TokenCursor cursor(text, "replica groups", TokenCursor::Places::kPartOfIt);
+  return read_replica_groups(cursor);
 }
 
 }  // namespace tpu::hlo

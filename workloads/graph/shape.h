@@ -7,6 +7,10 @@
 
 #include "workloads/graph/boxed.h"
 
+namespace tpu {
+class TokenCursor;
+}  // namespace tpu
+
 namespace tpu::hlo {
 
 /// Element types of HLO.
@@ -94,11 +98,11 @@ bool same_extent(const Shape& a, const Shape& b);
 /// HLO text: "f32[512,512]{1,0:T(8,128)}", without the braces when `with_layout` is false or none
 /// is set.
 std::string to_string(const Shape& shape, bool with_layout = true);
-/// Reads one shape in HLO text (array or tuple, with or without layout); throws PartError.
+/// Reads one shape in HLO text (array or tuple, with or without layout, which stands directly
+/// behind the dimensions).
+Shape read_shape(TokenCursor& cursor);
+/// Of a text that is nothing else.
 Shape parse_shape(std::string_view text);
-/// Reads the shape at the beginning of the text; `length` becomes that of its text. A layout stands
-/// directly behind the dimensions.
-Shape parse_shape(std::string_view text, std::size_t& length);
 
 Shape array_shape(ElementType type, std::vector<std::int64_t> dimensions);
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 
-#include "workloads/graph/part_error.h"
 #include "workloads/graph/replica_groups.h"
 
 namespace tpu::hlo {
@@ -22,7 +21,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-std::int64_t number(const TextCursor& cursor, std::string_view text) {
+std::int64_t number(const HloCursor& cursor, std::string_view text) {
   std::int64_t value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size()) {
@@ -39,12 +38,10 @@ void AttributeReader::read(HloInstruction& instruction, NamedReferences& referen
     const std::string_view name = cursor_.name("the name of an attribute");
     cursor_.expect('=');
     if (name == "control-predecessors") {
-      cursor_.expect('{');
-      while (!cursor_.take('}')) {
+      cursor_.list('{', '}', [&] {
         cursor_.take('%');
         references.predecessors.push_back(cursor_.name("a control predecessor"));
-        if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
-      }
+      });
     } else {
       attribute(name, instruction);
     }
@@ -106,11 +103,8 @@ bool AttributeReader::calls(std::string_view name) {
        {"scatter", 1},
        {"false_computation", 1}}};
   if (name == "branch_computations" || name == "called_computations") {
-    cursor_.expect('{');
-    for (int order = 0; !cursor_.take('}'); ++order) {
-      call(order);
-      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
-    }
+    int order = 0;
+    cursor_.list('{', '}', [&] { call(order++); });
     return true;
   }
   for (const auto& [attribute_name, order] : kCalls) {
@@ -180,11 +174,7 @@ bool AttributeReader::dot(std::string_view name, HloInstruction& instruction) {
 
 std::vector<std::int64_t> AttributeReader::integers() {
   std::vector<std::int64_t> values;
-  cursor_.expect('{');
-  while (!cursor_.take('}')) {
-    values.push_back(cursor_.integer("an element of the list"));
-    if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
-  }
+  cursor_.list('{', '}', [&] { values.push_back(cursor_.integer("an element of the list")); });
   return values;
 }
 
@@ -290,15 +280,10 @@ void AttributeReader::dimension_labels(HloInstruction& instruction) {
 }
 
 void AttributeReader::replica_groups(HloInstruction& instruction) {
-  const std::size_t begin = cursor_.position();
   std::string_view text = cursor_.balanced("{{0,1},{2,3}}, [2,2]<=[4] or mesh['x'=2,'y'=2] {'x'}");
   while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
-  const auto skipped = static_cast<std::size_t>(text.data() - cursor_.text().data()) - begin;
-  try {
-    instruction.replica_groups = expand_replica_groups(text);
-  } catch (const PartError& error) {
-    cursor_.fail_at(begin + skipped + error.position(), error.expected());
-  }
+  HloCursor groups = cursor_.within(text);
+  instruction.replica_groups = read_replica_groups(groups);
   if (text.front() != '{') instruction.replica_groups_text = std::string(text);
 }
 
@@ -318,8 +303,7 @@ void AttributeReader::metadata(Metadata& metadata) {
     } else if (key == "stack_frame_id") {
       metadata.stack_frame_id = cursor_.number32(key);
     } else {
-      cursor_.peek();
-      const std::size_t begin = cursor_.position();
+      const char* const begin = cursor_.next();
       if (cursor_.peek() == '"') {
         cursor_.quoted(key);
       } else if (cursor_.take('{')) {
@@ -329,8 +313,7 @@ void AttributeReader::metadata(Metadata& metadata) {
       }
       std::string& other = metadata.other.edit();
       if (!other.empty()) other += ' ';
-      other.append(key).append("=").append(
-          cursor_.text().substr(begin, cursor_.position() - begin));
+      other.append(key).append("=").append(cursor_.since(begin));
     }
     cursor_.take(',');
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "workloads/graph/graph.h"
-#include "workloads/hlo/text_cursor.h"
+#include "workloads/hlo/hlo_cursor.h"
 
 namespace tpu::hlo {
 
@@ -27,7 +27,7 @@ struct NamedReferences {
 class AttributeReader {
  public:
   /// `nested` reads a computation from its '{' and returns its number.
-  AttributeReader(TextCursor& cursor, std::function<ComputationId()> nested)
+  AttributeReader(HloCursor& cursor, std::function<ComputationId()> nested)
       : cursor_(cursor), nested_(std::move(nested)) {}
 
   void read(HloInstruction& instruction, NamedReferences& references);
@@ -47,7 +47,7 @@ class AttributeReader {
   void metadata(Metadata& metadata);
   void direction(HloInstruction& instruction);
 
-  TextCursor& cursor_;
+  HloCursor& cursor_;
   std::function<ComputationId()> nested_;
   std::vector<NamedCall> calls_;
 };

@@ -1,19 +1,17 @@
 #include "workloads/hlo/hlo_reader.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <deque>
 #include <limits>
 #include <unordered_map>
 
-#include "workloads/graph/part_error.h"
 #include "workloads/graph/replica_groups.h"
 #include "workloads/hlo/async_sugar.h"
 #include "workloads/hlo/attribute_reader.h"
+#include "workloads/hlo/hlo_cursor.h"
 #include "workloads/hlo/literal_reader.h"
 #include "workloads/hlo/module_linker.h"
-#include "workloads/hlo/text_cursor.h"
 
 namespace tpu::hlo {
 
@@ -64,8 +62,7 @@ class ModuleReader {
   }
 
   std::int64_t devices(std::string_view name) {
-    cursor_.peek();
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     const std::int64_t count = cursor_.integer(name);
     if (count > kMostReplicas) cursor_.fail_at(at, "at most 2^20 devices");
     return std::max<std::int64_t>(count, 1);
@@ -74,8 +71,7 @@ class ModuleReader {
   /// {name="value",other={...}}; our own writer notes examples_per_step="128" and
   /// infeed_parameters="12,13".
   void frontend_attributes() {
-    cursor_.expect('{');
-    while (!cursor_.take('}')) {
+    cursor_.list('{', '}', [&] {
       const std::string_view name = cursor_.name("the name of an attribute of the frontend");
       cursor_.expect('=');
       if (name == "examples_per_step") {
@@ -88,8 +84,7 @@ class ModuleReader {
         if (!text.empty()) text += ',';
         text.append(name).append("=").append(cursor_.balanced("the attribute's value"));
       }
-      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
-    }
+    });
   }
 
   /// Whole numbers with commas between them.
@@ -113,11 +108,7 @@ class ModuleReader {
   void entry_layout() {
     EntryLayout& layout = module_.entry_layout.edit();
     cursor_.expect('{');
-    cursor_.expect('(');
-    while (!cursor_.take(')')) {
-      layout.parameters.push_back(shape());
-      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
-    }
+    cursor_.list('(', ')', [&] { layout.parameters.push_back(shape()); });
     cursor_.expect("->");
     layout.result = shape();
     cursor_.expect('}');
@@ -125,18 +116,14 @@ class ModuleReader {
 
   std::vector<std::int64_t> shape_index() {
     std::vector<std::int64_t> path;
-    cursor_.expect('{');
-    while (!cursor_.take('}')) {
-      path.push_back(cursor_.integer("the number of a tuple's element"));
-      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
-    }
+    cursor_.list('{', '}',
+                 [&] { path.push_back(cursor_.integer("the number of a tuple's element")); });
     return path;
   }
 
   /// { {0}: (3, {}, may-alias), ... }
   void aliases() {
-    cursor_.expect('{');
-    while (!cursor_.take('}')) {
+    cursor_.list('{', '}', [&] {
       Alias alias;
       alias.within_output = shape_index();
       if (!alias.within_output.empty()) {
@@ -149,17 +136,15 @@ class ModuleReader {
       if (cursor_.take(',')) {
         alias.within_parameter = shape_index();
         if (cursor_.take(',')) {
-          cursor_.peek();
-          const std::size_t at = cursor_.position();
+          const char* const at = cursor_.next();
           const std::string_view kind = cursor_.name("may-alias or must-alias");
           alias.must = kind == "must-alias";
           if (!alias.must && kind != "may-alias") cursor_.fail_at(at, "may-alias or must-alias");
         }
       }
       cursor_.expect(')');
-      if (!cursor_.take(',') && cursor_.peek() != '}') cursor_.fail("',' or '}'");
       module_.aliases.push_back(alias);
-    }
+    });
   }
 
   bool tables() {
@@ -196,7 +181,7 @@ class ModuleReader {
   bool row(std::size_t rows) {
     const char next = cursor_.peek();
     if (next < '0' || next > '9') return false;
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     if (cursor_.integer("the number of a row") != static_cast<std::int64_t>(rows) + 1) {
       cursor_.fail_at(at, "row " + std::to_string(rows + 1));
     }
@@ -223,8 +208,7 @@ class ModuleReader {
     ComputationText text;
     const bool is_entry = cursor_.take_word("ENTRY");
     cursor_.take('%');
-    cursor_.peek();
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     const std::string_view name =
         cursor_.name("a computation, as in `%name (parameters) -> shape {`");
     text.computation.name = name;
@@ -257,8 +241,7 @@ class ModuleReader {
   /// From '{' to '}'; returns the computation's number.
   ComputationId body(ComputationText text) {
     if (++depth_ > kDeepestNesting) cursor_.fail("at most 64 computations inside each other");
-    cursor_.peek();
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     cursor_.expect('{');
     text.begin = at;
     while (!cursor_.take('}')) instruction(text);
@@ -276,45 +259,34 @@ class ModuleReader {
 
   /// Makes room for a long computation's next instructions: as many as there are lines up to its
   /// end, as far as that can be seen. Growing by doubling would need twice the memory of the whole.
-  void make_room(ComputationText& text) const {
+  void make_room(ComputationText& text) {
     constexpr std::size_t kLong = 1024;
     constexpr std::size_t kView = 16;
     std::vector<HloInstruction>& instructions = text.computation.instructions;
     if (instructions.size() < kLong || instructions.size() < instructions.capacity()) return;
-    const std::size_t at = cursor_.position();
-    const std::string_view view = cursor_.text().substr(at, kView * (at - text.begin));
+    const std::string_view view =
+        cursor_.rest().substr(0, kView * cursor_.since(text.begin).size());
     const std::string_view rest = view.substr(0, view.find("\n}"));
     const auto lines = static_cast<std::size_t>(std::count(rest.begin(), rest.end(), '\n'));
     // One for the present instruction, one because the cursor may stand behind its line's end.
     if (lines > instructions.size() / 8) instructions.reserve(instructions.size() + lines + 2);
   }
 
-  Shape shape() {
-    const std::string_view text = cursor_.rest();
-    try {
-      std::size_t length = 0;
-      Shape found = parse_shape(text, length);
-      cursor_.move_to(cursor_.position() + length);
-      return found;
-    } catch (const PartError& error) {
-      cursor_.fail_at(cursor_.position() + error.position(), error.expected());
-    }
-  }
+  Shape shape() { return read_shape(cursor_); }
 
   /// True where a shape stands: a tuple, or a name with '[' behind it.
   bool at_shape() {
     const std::string_view rest = cursor_.rest();
     if (!rest.empty() && rest.front() == '(') return true;
     std::size_t end = 0;
-    while (end < rest.size() && std::isalnum(static_cast<unsigned char>(rest[end])) != 0) ++end;
+    while (end < rest.size() && is_letter_or_digit(rest[end])) ++end;
     return end > 0 && end < rest.size() && rest[end] == '[';
   }
 
   void instruction(ComputationText& text) {
     const bool is_root = cursor_.take_word("ROOT");
     cursor_.take('%');
-    cursor_.peek();
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     const std::string_view name =
         cursor_.name("an instruction, as in `%name = shape opcode(operands)`, or '}'");
     cursor_.expect('=');
@@ -323,14 +295,13 @@ class ModuleReader {
   }
 
   /// `shape opcode(operands), attributes`; adds the instruction under its name.
-  InstructionId right_hand_side(ComputationText& text, std::string_view name, std::size_t name_at,
+  InstructionId right_hand_side(ComputationText& text, std::string_view name, const char* name_at,
                                 bool with_attributes) {
     HloInstruction made;
     made.name = name;
     const bool shaped = at_shape();
     if (shaped) made.shape = shape();
-    cursor_.peek();
-    const std::size_t opcode_at = cursor_.position();
+    const char* const opcode_at = cursor_.next();
     const std::string_view word = cursor_.name("an opcode");
     AsyncSugar sugar;
     made.opcode = hlo_opcode(word);
@@ -350,12 +321,12 @@ class ModuleReader {
       wrap(made, sugar.wrapped, references, shaped, opcode_at);
     }
     return add(text, std::move(made), name, name_at, unknown, references,
-               shaped ? std::string_view::npos : opcode_at);
+               shaped ? nullptr : opcode_at);
   }
 
   /// Makes the computation that `operation-start` stands for.
   void wrap(HloInstruction& start, HloOpcode wrapped, NamedReferences& references, bool shaped,
-            std::size_t at) {
+            const char* at) {
     if (!shaped || !can_wrap(start.shape)) {
       cursor_.fail_at(at, "a tuple of the operands' tuple and the result in front of this opcode");
     }
@@ -400,8 +371,8 @@ class ModuleReader {
   }
 
   InstructionId add(ComputationText& text, HloInstruction made, std::string_view name,
-                    std::size_t name_at, std::vector<ComputationText::Operand>& unknown,
-                    const NamedReferences& references, std::size_t unshaped_at) {
+                    const char* name_at, std::vector<ComputationText::Operand>& unknown,
+                    const NamedReferences& references, const char* unshaped_at) {
     const auto id = static_cast<InstructionId>(text.computation.instructions.size());
     made.id = id;
     for (ComputationText::Operand& operand : unknown) {
@@ -417,7 +388,7 @@ class ModuleReader {
         text.predecessors.push_back({id, before});
       }
     }
-    if (unshaped_at != std::string_view::npos) {
+    if (unshaped_at != nullptr) {
       made.shape.type = ElementType::kCount;
       text.unshaped.push_back({id, unshaped_at});
     }
@@ -439,10 +410,7 @@ class ModuleReader {
     } else if (made.opcode == HloOpcode::kParameter) {
       made.parameter_number = cursor_.integer("the number of the parameter");
     } else {
-      while (cursor_.peek() != ')') {
-        operand(text, made, unknown);
-        if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
-      }
+      return cursor_.list(')', [&] { operand(text, made, unknown); });
     }
     cursor_.expect(')');
   }
@@ -451,14 +419,12 @@ class ModuleReader {
   /// a tuple, or an instruction without a name in the operand's place.
   void operand(ComputationText& text, HloInstruction& made,
                std::vector<ComputationText::Operand>& unknown) {
-    cursor_.peek();
-    const std::size_t begin = cursor_.position();
+    const char* const begin = cursor_.next();
     Shape stated;
     const bool shaped = cursor_.peek() != '%' && at_shape();
     if (shaped) stated = shape();
     const bool percent = cursor_.take('%');
-    cursor_.peek();
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     const std::string_view name = cursor_.name("an operand");
     if (!percent && cursor_.peek() == '(') {
       cursor_.move_to(begin);
@@ -495,14 +461,14 @@ class ModuleReader {
 
   InstructionId nested(ComputationText& text, std::string_view opcode) {
     if (++depth_ > kDeepestNesting) cursor_.fail("at most 64 operands inside each other");
-    const std::size_t at = cursor_.position();
+    const char* const at = cursor_.next();
     const InstructionId id = right_hand_side(text, unused_name(text, opcode), at, false);
     --depth_;
     return id;
   }
 
   /// `%name#1#0`: get-tuple-element instructions.
-  InstructionId tuple_element(ComputationText& text, std::string_view name, std::size_t at,
+  InstructionId tuple_element(ComputationText& text, std::string_view name, const char* at,
                               const Shape* stated) {
     InstructionId from = -1;
     const auto found = text.by_name.find(name);
@@ -519,12 +485,12 @@ class ModuleReader {
       const std::string_view made = unused_name(text, "get-tuple-element");
       element.name = made;
       from = add(text, std::move(element), made, at, unknown, {},
-                 last && stated != nullptr ? std::string_view::npos : at);
+                 last && stated != nullptr ? nullptr : at);
     }
     return from;
   }
 
-  TextCursor cursor_;
+  HloCursor cursor_;
   Module module_;
   std::vector<ComputationText> computations_;
   std::unordered_map<std::string_view, ComputationId> by_name_;

@@ -18,7 +18,7 @@ constexpr std::int64_t kLargestFill = std::int64_t{1} << 28;
 /// Takes the numbers of a literal one by one and lays them out as the type says.
 class LiteralReader {
  public:
-  explicit LiteralReader(TextCursor& cursor, char opening = '{', char closing = '}')
+  explicit LiteralReader(HloCursor& cursor, char opening = '{', char closing = '}')
       : cursor_(cursor), opening_(opening), closing_(closing) {}
 
   std::vector<std::uint8_t> read(const Shape& shape) {
@@ -44,7 +44,7 @@ class LiteralReader {
   }
 
   bool is_elided() {
-    const std::size_t begin = cursor_.position();
+    const char* const begin = cursor_.next();
     if (cursor_.take('{') && cursor_.rest().substr(0, 3) == "...") {
       cursor_.expect("...");
       cursor_.expect('}');
@@ -56,15 +56,7 @@ class LiteralReader {
 
   /// Old texts have the shape once more in front of the value.
   void skip_shape(const Shape& shape) {
-    const std::string_view type = to_string(shape.type);
-    const std::string_view rest = cursor_.rest();
-    if (rest.size() <= type.size() || rest.substr(0, type.size()) != type ||
-        rest[type.size()] != '[') {
-      return;
-    }
-    std::size_t length = 0;
-    parse_shape(rest, length);
-    cursor_.move_to(cursor_.position() + length);
+    if (cursor_.looking_at(std::string(to_string(shape.type)) + "[")) read_shape(cursor_);
   }
 
   void tuple(const Shape& shape) {
@@ -167,14 +159,13 @@ class LiteralReader {
 
   /// The bits of a number of so many bytes, as MLIR writes infinities and NaN: 0xFF800000.
   bool take_bits(std::size_t size) {
-    const std::string_view rest = cursor_.rest();
-    if (opening_ != '[' || rest.substr(0, 2) != "0x") return false;
+    const char* const place = cursor_.next();
+    if (opening_ != '[' || !cursor_.take("0x")) return false;
     std::uint64_t bits = 0;
-    const auto result = std::from_chars(rest.data() + 2, rest.data() + rest.size(), bits, 16);
-    if (result.ec != std::errc() || size > sizeof bits || (size < 8 && bits >> (8 * size) != 0)) {
-      cursor_.fail("the bits of one element of " + to_string(*shape_, false));
+    const std::errc error = cursor_.take_number(bits, 16);
+    if (error != std::errc() || size > sizeof bits || (size < 8 && bits >> (8 * size) != 0)) {
+      cursor_.fail_at(place, "the bits of one element of " + to_string(*shape_, false));
     }
-    cursor_.move_to(cursor_.position() + static_cast<std::size_t>(result.ptr - rest.data()));
     for (std::size_t i = 0; i < size; ++i) append(static_cast<std::uint8_t>(bits >> (8 * i)));
     return true;
   }
@@ -190,50 +181,45 @@ class LiteralReader {
   Wide integer(Wide low, Wide high) {
     if (cursor_.take_word("true")) return 1;
     if (cursor_.take_word("false")) return 0;
-    const std::string_view rest = cursor_.rest();
+    const char* const place = cursor_.next();
     Wide value = 0;
-    const auto result = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (result.ec != std::errc() || value < low || value > high) {
-      cursor_.fail("a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+    if (cursor_.take_number(value) != std::errc() || value < low || value > high) {
+      cursor_.fail_at(place,
+                      "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
     }
-    cursor_.move_to(cursor_.position() + static_cast<std::size_t>(result.ptr - rest.data()));
     return value;
   }
 
   /// A number of the text; a NaN with a payload of its own leaves it in payload_, else 0.
   double real() {
     payload_ = 0;
-    std::string_view rest = cursor_.rest();
-    const bool negative = !rest.empty() && rest[0] == '-';
-    if (negative) rest.remove_prefix(1);
-    if (!rest.empty() && (rest[0] == 'i' || rest[0] == 'n')) {
-      if (negative) cursor_.move_to(cursor_.position() + 1);
+    number_at_ = cursor_.next();
+    const bool negative = cursor_.take('-');
+    if (cursor_.touches('i') || cursor_.touches('n')) {
       if (cursor_.take_word("inf")) return negative ? -INFINITY : INFINITY;
       if (!cursor_.take_word("nan")) cursor_.fail("a number");
       if (cursor_.take('(')) payload();
       return negative ? -NAN : NAN;
     }
-    rest = cursor_.rest();
+    cursor_.move_to(number_at_);
     double value = 0;
-    const auto result = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (result.ec == std::errc::result_out_of_range) {
+    const std::errc error = cursor_.take_number(value);
+    if (error == std::errc::result_out_of_range) {
       // Too small is zero (or the smallest number); too large is an error.
-      value = std::strtod(std::string(rest.data(), result.ptr).c_str(), nullptr);
-      if (std::isinf(value)) cursor_.fail("a number that a double holds");
-    } else if (result.ec != std::errc()) {
+      value = std::strtod(std::string(cursor_.since(number_at_)).c_str(), nullptr);
+      if (std::isinf(value)) cursor_.fail_at(number_at_, "a number that a double holds");
+    } else if (error != std::errc()) {
       cursor_.fail("a number");
     }
-    number_at_ = cursor_.position();
-    cursor_.move_to(cursor_.position() + static_cast<std::size_t>(result.ptr - rest.data()));
     return value;
   }
 
   void payload() {
     cursor_.expect("0x");
-    const std::string_view rest = cursor_.rest();
-    const auto result = std::from_chars(rest.data(), rest.data() + rest.size(), payload_, 16);
-    if (result.ec != std::errc() || payload_ == 0) cursor_.fail("the bits of a NaN's fraction");
-    cursor_.move_to(cursor_.position() + static_cast<std::size_t>(result.ptr - rest.data()));
+    const char* const place = cursor_.next();
+    if (cursor_.take_number(payload_, 16) != std::errc() || payload_ == 0) {
+      cursor_.fail_at(place, "the bits of a NaN's fraction");
+    }
     cursor_.expect(')');
   }
 
@@ -296,17 +282,17 @@ class LiteralReader {
     bytes_.insert(bytes_.end(), raw, raw + sizeof value);
   }
 
-  TextCursor& cursor_;
+  HloCursor& cursor_;
   char opening_, closing_;        ///< Brackets of a dimension.
   const Shape* shape_ = nullptr;  ///< Of the array that is read.
   std::vector<std::uint8_t> bytes_;
   bool elided_ = false;
   std::uint64_t payload_ = 0;
-  std::size_t number_at_ = 0;
+  const char* number_at_ = nullptr;
 };
 
 /// "0x0000803F...": the bytes of all elements in memory, two digits each.
-std::vector<std::uint8_t> bytes_of_string(TextCursor& cursor, const Shape& shape) {
+std::vector<std::uint8_t> bytes_of_string(HloCursor& cursor, const Shape& shape) {
   const std::string_view text = cursor.quoted("the bytes of all elements");
   const auto count = static_cast<std::size_t>(shape.element_count());
   const std::size_t size = count * static_cast<std::size_t>(byte_size(shape.type));
@@ -326,11 +312,8 @@ std::vector<std::uint8_t> bytes_of_string(TextCursor& cursor, const Shape& shape
 
 }  // namespace
 
-std::vector<std::uint8_t> read_dense(TextCursor& cursor, const Shape& shape) {
-  if (cursor.take('>')) {
-    cursor.move_to(cursor.position() - 1);
-    if (shape.element_count() == 0) return {};
-  }
+std::vector<std::uint8_t> read_dense(HloCursor& cursor, const Shape& shape) {
+  if (cursor.peek() == '>' && shape.element_count() == 0) return {};
   if (cursor.peek() == '"') {
     if (shape.element_count() > kLargestFill) cursor.fail("at most 2^28 elements");
     return bytes_of_string(cursor, shape);
@@ -338,7 +321,7 @@ std::vector<std::uint8_t> read_dense(TextCursor& cursor, const Shape& shape) {
   return LiteralReader(cursor, '[', ']').read(shape);
 }
 
-std::vector<std::uint8_t> read_literal(TextCursor& cursor, const Shape& shape) {
+std::vector<std::uint8_t> read_literal(HloCursor& cursor, const Shape& shape) {
   return LiteralReader(cursor).read(shape);
 }
 

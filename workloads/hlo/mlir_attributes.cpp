@@ -1,6 +1,5 @@
 #include "workloads/hlo/mlir_attributes.h"
 
-#include <cctype>
 #include <charconv>
 
 #include "workloads/hlo/mlir_type.h"
@@ -12,8 +11,6 @@ namespace {
 /// The most numbers that a splat stands for.
 constexpr std::int64_t kLargestSplat = 1 << 16;
 
-bool is_mlir_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-
 /// What stands between `opening` at the beginning and the last '>' before the type.
 std::string_view between(std::string_view text, std::string_view opening) {
   text.remove_prefix(opening.size());
@@ -22,15 +19,13 @@ std::string_view between(std::string_view text, std::string_view opening) {
 
 }  // namespace
 
-std::string_view mlir_value(TextCursor& cursor, std::string_view ends) {
-  cursor.peek();
-  const std::string_view text = cursor.text();
-  const std::size_t begin = cursor.position();
+std::string_view mlir_value(HloCursor& cursor, std::string_view ends) {
+  const std::string_view text = cursor.rest();
   int depth = 0;
-  std::size_t at = begin;
+  std::size_t at = 0;
   for (; at < text.size(); ++at) {
     const char c = text[at];
-    if (depth == 0 && at > begin && ends.find(c) != std::string_view::npos) break;
+    if (depth == 0 && at > 0 && ends.find(c) != std::string_view::npos) break;
     if (c == '"') {
       for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
     } else if (c == '-' && text.substr(at, 2) == "->") {
@@ -41,18 +36,18 @@ std::string_view mlir_value(TextCursor& cursor, std::string_view ends) {
       if (--depth < 0) break;
     }
   }
-  if (at >= text.size() || at == begin) cursor.fail("the value of an attribute");
-  cursor.move_to(at);
-  std::string_view value = text.substr(begin, at - begin);
-  while (!value.empty() && is_mlir_blank(value.back())) value.remove_suffix(1);
+  if (at >= text.size() || at == 0) cursor.fail("the value of an attribute");
+  cursor.move_to(text.data() + at);
+  std::string_view value = text.substr(0, at);
+  while (!value.empty() && is_space(value.back())) value.remove_suffix(1);
   return value;
 }
 
-std::vector<std::int64_t> mlir_integers(const TextCursor& cursor, std::string_view text) {
+std::vector<std::int64_t> mlir_integers(const HloCursor& cursor, std::string_view text) {
   std::vector<std::int64_t> numbers;
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
-    if (is_mlir_blank(c) || c == ',' || c == '[' || c == ']') {
+    if (is_space(c) || c == ',' || c == '[' || c == ']') {
       ++at;
       continue;
     }
@@ -75,16 +70,13 @@ std::vector<std::int64_t> mlir_integers(const TextCursor& cursor, std::string_vi
   return numbers;
 }
 
-void MlirAttributes::read_dictionary(TextCursor& cursor, std::string_view closing) {
-  while (cursor.peek() != closing.front()) {
+void MlirAttributes::read_dictionary(HloCursor& cursor, std::string_view closing) {
+  cursor.list(closing.front(), [&] {
     const std::string_view name =
         cursor.peek() == '"' ? cursor.quoted("an attribute") : cursor.name("an attribute");
     set(name, cursor.take('=') ? mlir_value(cursor, ",") : std::string_view("true"));
-    if (!cursor.take(',') && cursor.peek() != closing.front()) {
-      cursor.fail("',' or '" + std::string(closing) + "'");
-    }
-  }
-  cursor.expect(closing);
+  });
+  cursor.expect(closing.substr(1));
 }
 
 std::string_view MlirAttributes::text(std::string_view name) const {
@@ -123,7 +115,7 @@ std::vector<std::int64_t> MlirAttributes::integers(std::string_view name) const 
   std::vector<std::int64_t> numbers = mlir_integers(*cursor_, between(value, "dense<"));
   const std::size_t type = value.find("tensor<");
   if (type == std::string_view::npos) fail_in(name, "the type of these numbers");
-  TextCursor cursor = cursor_->at(value.substr(type));
+  HloCursor cursor = cursor_->within(value.substr(type));
   const std::int64_t count = read_mlir_type(cursor).element_count();
   if (count > kLargestSplat) fail_in(name, "fewer numbers");
   if (numbers.size() == 1) numbers.resize(static_cast<std::size_t>(count), numbers[0]);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/hlo/text_cursor.h"
+#include "workloads/hlo/hlo_cursor.h"
 
 namespace tpu::hlo {
 
@@ -15,12 +15,11 @@ namespace tpu::hlo {
 /// them fails at their own place in the text.
 class MlirAttributes {
  public:
-  MlirAttributes(const TextCursor& cursor, std::size_t position)
-      : cursor_(&cursor), position_(position) {}
+  MlirAttributes(const HloCursor& cursor, const char* place) : cursor_(&cursor), place_(place) {}
 
   void set(std::string_view name, std::string_view value) { values_[name] = value; }
   /// Reads `name = value, name` behind an opening brace up to and with `closing`.
-  void read_dictionary(TextCursor& cursor, std::string_view closing);
+  void read_dictionary(HloCursor& cursor, std::string_view closing);
 
   bool has(std::string_view name) const { return values_.count(name) > 0; }
   /// Fails at the operation where it has no such attribute.
@@ -34,23 +33,21 @@ class MlirAttributes {
   std::vector<std::int64_t> integers(std::string_view name) const;
   const std::map<std::string_view, std::string_view>& all() const { return values_; }
 
-  [[noreturn]] void fail(const std::string& expected) const {
-    cursor_->fail_at(position_, expected);
-  }
+  [[noreturn]] void fail(const std::string& expected) const { cursor_->fail_at(place_, expected); }
   [[noreturn]] void fail_in(std::string_view name, const std::string& expected) const {
     cursor_->fail_in(text(name), expected);
   }
 
  private:
-  const TextCursor* cursor_;
-  std::size_t position_;  ///< Of the operation.
+  const HloCursor* cursor_;
+  const char* place_;  ///< Of the operation.
   std::map<std::string_view, std::string_view> values_;
 };
 
 /// Text up to one of `ends` outside all brackets and quotes; "->" is no bracket.
-std::string_view mlir_value(TextCursor& cursor, std::string_view ends);
+std::string_view mlir_value(HloCursor& cursor, std::string_view ends);
 
 /// All whole numbers of a list; `true` is 1.
-std::vector<std::int64_t> mlir_integers(const TextCursor& cursor, std::string_view text);
+std::vector<std::int64_t> mlir_integers(const HloCursor& cursor, std::string_view text);
 
 }  // namespace tpu::hlo

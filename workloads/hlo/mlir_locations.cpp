@@ -20,22 +20,22 @@ MlirLocations::MlirLocations(std::string_view text) {
     const std::string_view line = text.substr(at, end - at);
     const std::size_t equals =
         line.substr(0, 4) == kName ? line.find(" = ") : std::string_view::npos;
-    if (equals != std::string_view::npos) begins_[line.substr(1, equals - 1)] = at + equals + 3;
+    if (equals != std::string_view::npos)
+      begins_[line.substr(1, equals - 1)] = line.data() + equals + 3;
     at = end + 1;
   }
 }
 
-bool MlirLocations::skip_alias(TextCursor& cursor) {
+bool MlirLocations::skip_alias(HloCursor& cursor) {
   if (cursor.peek() != '#') return false;
-  const std::string_view rest = cursor.rest();
-  cursor.move_to(cursor.position() + std::min(rest.find('\n'), rest.size()));
+  cursor.take_while([](char c) { return c != '\n'; });
   return true;
 }
 
-void MlirLocations::take(TextCursor& cursor, Metadata& metadata) const {
+void MlirLocations::take(HloCursor& cursor, Metadata& metadata) const {
   if (!cursor.take_word("loc")) return;
   cursor.expect('(');
-  TextCursor inner = cursor;
+  HloCursor inner = cursor;
   read(inner, metadata, 0);
   int depth = 1;
   while (depth > 0) {
@@ -46,11 +46,11 @@ void MlirLocations::take(TextCursor& cursor, Metadata& metadata) const {
       continue;
     }
     depth += next == '(' ? 1 : next == ')' ? -1 : 0;
-    cursor.move_to(cursor.position() + 1);
+    cursor.take(next);
   }
 }
 
-void MlirLocations::read(TextCursor& cursor, Metadata& metadata, int depth) const {
+void MlirLocations::read(HloCursor& cursor, Metadata& metadata, int depth) const {
   if (depth > kDeepest) return;
   if (cursor.take('#')) {
     const auto found = begins_.find(cursor.name("the name of a location"));

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "workloads/graph/graph.h"
-#include "workloads/hlo/text_cursor.h"
+#include "workloads/hlo/hlo_cursor.h"
 
 namespace tpu::hlo {
 
@@ -17,14 +17,14 @@ class MlirLocations {
 
   /// Takes a location, where one stands here, as the name and source line of what is in front of
   /// it.
-  void take(TextCursor& cursor, Metadata& metadata) const;
+  void take(HloCursor& cursor, Metadata& metadata) const;
   /// Passes over a line that gives a location a name.
-  static bool skip_alias(TextCursor& cursor);
+  static bool skip_alias(HloCursor& cursor);
 
  private:
-  void read(TextCursor& cursor, Metadata& metadata, int depth) const;
+  void read(HloCursor& cursor, Metadata& metadata, int depth) const;
 
-  std::unordered_map<std::string_view, std::size_t> begins_;  ///< Of "loc(" by "loc3".
+  std::unordered_map<std::string_view, const char*> begins_;  ///< Of "loc(" by "loc3".
 };
 
 }  // namespace tpu::hlo

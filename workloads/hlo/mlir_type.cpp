@@ -19,7 +19,7 @@ ElementType element_type_of(std::string_view name) {
   return element_type(text);
 }
 
-ElementType read_element_type(TextCursor& cursor, std::string_view name) {
+ElementType read_element_type(HloCursor& cursor, std::string_view name) {
   ElementType type = element_type_of(name);
   if (name == "complex") {
     cursor.expect('<');
@@ -33,7 +33,7 @@ ElementType read_element_type(TextCursor& cursor, std::string_view name) {
 
 }  // namespace
 
-Shape read_mlir_type(TextCursor& cursor) {
+Shape read_mlir_type(HloCursor& cursor) {
   if (cursor.take('!')) {
     const std::string_view name = cursor.name("a type");
     if (name != "stablehlo.token") cursor.fail_in(name, "a tensor or !stablehlo.token");

@@ -60,9 +60,8 @@ void ModuleLinker::resolve(ComputationText& text, Computation& computation) {
     return found->second;
   };
   for (const ComputationText::Operand& operand : text.operands) {
-    computation.at(operand.user).operands[operand.place] = find(operand.name, [&] {
-      cursor_.fail_at(operand.position, "an instruction of this computation");
-    });
+    computation.at(operand.user).operands[operand.place] = find(
+        operand.name, [&] { cursor_.fail_at(operand.at, "an instruction of this computation"); });
   }
   for (const ComputationText::Predecessor& before : text.predecessors) {
     computation.at(before.user).control_predecessors.edit().push_back(find(before.name, [&] {
@@ -184,11 +183,11 @@ void ModuleLinker::infer_shapes(const std::vector<ComputationText>& texts,
             has_type ? computation.at(made.operands[0]).shape.type : ElementType::kCount;
         implied = infer_shape(module_, computation, made);
       } catch (const WorkloadError& error) {
-        cursor_.fail_at(unshaped.position,
+        cursor_.fail_at(unshaped.at,
                         std::string("operands that imply a shape (") + error.what() + ")");
       }
       if (!implied || implied->type == ElementType::kCount) {
-        cursor_.fail_at(unshaped.position, "a shape in front of this opcode");
+        cursor_.fail_at(unshaped.at, "a shape in front of this opcode");
       }
       made.shape = std::move(*implied);
     }

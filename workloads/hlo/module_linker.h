@@ -7,7 +7,7 @@
 
 #include "workloads/graph/graph.h"
 #include "workloads/hlo/attribute_reader.h"
-#include "workloads/hlo/text_cursor.h"
+#include "workloads/hlo/hlo_cursor.h"
 
 namespace tpu::hlo {
 
@@ -20,7 +20,7 @@ struct ComputationText {
     InstructionId user = -1;
     std::size_t place = 0;
     std::string_view name;
-    std::size_t position = 0;
+    const char* at = nullptr;
   };
   struct Call {
     InstructionId user = -1;
@@ -34,10 +34,10 @@ struct ComputationText {
   /// An instruction whose shape its operands imply.
   struct Unshaped {
     InstructionId instruction = -1;
-    std::size_t position = 0;
+    const char* at = nullptr;
   };
 
-  std::size_t begin = 0;  ///< Of its body in the text.
+  const char* begin = nullptr;  ///< Of its body in the text.
   Computation computation;
   std::unordered_map<std::string_view, InstructionId> by_name;
   std::vector<Operand> operands;
@@ -53,7 +53,7 @@ struct ComputationText {
 /// has, cycles and recursion.
 class ModuleLinker {
  public:
-  ModuleLinker(const TextCursor& cursor, Module& module,
+  ModuleLinker(const HloCursor& cursor, Module& module,
                const std::unordered_map<std::string_view, ComputationId>& by_name)
       : cursor_(cursor), module_(module), by_name_(by_name) {}
 
@@ -67,7 +67,7 @@ class ModuleLinker {
   void infer_shapes(const std::vector<ComputationText>& texts,
                     const std::vector<ComputationId>& order);
 
-  const TextCursor& cursor_;
+  const HloCursor& cursor_;
   Module& module_;
   const std::unordered_map<std::string_view, ComputationId>& by_name_;
 };

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "sim/base/error.h"
+#include "workloads/hlo/hlo_cursor.h"
 #include "workloads/hlo/proto_values.h"
-#include "workloads/hlo/text_cursor.h"
 
 namespace tpu::hlo {
 
@@ -115,9 +115,11 @@ std::size_t ProtoCursor::position() const {
                                   : static_cast<std::size_t>(bytes_.data() - whole_.data());
 }
 
-void ProtoCursor::fail(const std::string& expected) const {
+void ProtoCursor::fail(const std::string& expected) const { refuse("expected " + expected); }
+
+void ProtoCursor::refuse(const std::string& message) const {
   throw WorkloadError(std::string(file_) + ": byte " + std::to_string(position()) + " (" + name_ +
-                      "): expected " + expected);
+                      "): " + message);
 }
 
 }  // namespace tpu::hlo

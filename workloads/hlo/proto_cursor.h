@@ -33,6 +33,8 @@ class ProtoCursor {
   /// Passes over the rest.
   void skip() { bytes_ = {}; }
   [[noreturn]] void fail(const std::string& expected) const;
+  /// The same place, with a message of its own.
+  [[noreturn]] void refuse(const std::string& message) const;
 
  private:
   enum Wire { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };

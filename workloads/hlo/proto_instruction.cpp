@@ -5,7 +5,6 @@
 #include <iterator>
 #include <optional>
 
-#include "workloads/graph/part_error.h"
 #include "workloads/graph/replica_groups.h"
 #include "workloads/hlo/dot_algorithm.h"
 #include "workloads/hlo/proto_values.h"
@@ -329,8 +328,8 @@ class InstructionReader {
     if (!std::is_sorted(transpose.begin(), transpose.end())) text += "T(" + inside(transpose) + ")";
     try {
       result_.made.replica_groups = expand_replica_groups(text);
-    } catch (const PartError& error) {
-      message.fail(error.expected());
+    } catch (const WorkloadError& error) {
+      message.refuse(error.what());
     }
     result_.made.replica_groups_text = text;
   }

@@ -66,18 +66,17 @@ void ShardyReader::mesh(const MlirAttributes& attributes) {
     return std::isalnum(c) != 0 || c == '_' || c == '.';
   });
   if (!is_name || name.empty()) attributes.fail_in("sym_name", "the name of a mesh");
-  TextCursor inner = cursor_.at(attributes.text("mesh"));
+  HloCursor inner = cursor_.within(attributes.text("mesh"));
   inner.expect("#sdy.mesh");
   add_mesh(name, inner);
 }
 
 /// `<["data"=4, "model"=2]>`, with `, device_ids=[...]` where devices do not stand in the order of
 /// their numbers.
-void ShardyReader::add_mesh(std::string_view name, TextCursor& cursor) {
+void ShardyReader::add_mesh(std::string_view name, HloCursor& cursor) {
   std::string axes, devices;
   cursor.expect('<');
-  cursor.expect('[');
-  while (!cursor.take(']')) {
+  cursor.list('[', ']', [&] {
     const std::string_view axis = cursor.quoted("the name of an axis");
     if (axis.find_first_of("\\\"{}\n") != std::string_view::npos) {
       cursor.fail_in(axis, "a plain name");
@@ -87,17 +86,14 @@ void ShardyReader::add_mesh(std::string_view name, TextCursor& cursor) {
     if (extent < 1) cursor.fail_in(axis, "an extent of 1 or more");
     if (!axes.empty()) axes += ", ";
     axes += "\"" + std::string(axis) + "\"=" + std::to_string(extent);
-    if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
-  }
+  });
   if (cursor.take(',')) {
     if (!cursor.take_word("device_ids")) cursor.fail("device_ids=[...]");
     cursor.expect('=');
-    cursor.expect('[');
-    while (!cursor.take(']')) {
+    cursor.list('[', ']', [&] {
       if (!devices.empty()) devices += ", ";
       devices += std::to_string(cursor.integer("the number of a device"));
-      if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
-    }
+    });
     devices = ", device_ids=[" + devices + "]";
   }
   cursor.expect('>');
@@ -124,7 +120,7 @@ InstructionId ShardyReader::result(InstructionId value, const MlirAttributes& at
                      {scopes_.innermost().shape(value)}, {})[0];
 }
 
-void ShardyReader::read_constraint(TextCursor& cursor, StablehloOperation& operation) {
+void ShardyReader::read_constraint(HloCursor& cursor, StablehloOperation& operation) {
   if (cursor.peek() == '%') operation.operands.push_back(read_mlir_operand(cursor));
   if (cursor.peek() == '<') operation.attributes.set("sharding", mlir_value(cursor, ":{\n"));
   read_operands(cursor, operation);
@@ -141,12 +137,8 @@ Ids ShardyReader::constraint(const StablehloOperation& operation, const HloInstr
                      {made.shape}, made.metadata);
 }
 
-void ShardyReader::read_manual(TextCursor& cursor, StablehloOperation& operation) {
-  cursor.expect('(');
-  while (!cursor.take(')')) {
-    operation.operands.push_back(read_mlir_operand(cursor));
-    if (!cursor.take(',') && cursor.peek() != ')') cursor.fail("',' or ')'");
-  }
+void ShardyReader::read_manual(HloCursor& cursor, StablehloOperation& operation) {
+  cursor.list('(', ')', [&] { operation.operands.push_back(read_mlir_operand(cursor)); });
   if (cursor.peek() == '<') return read_operands(cursor, operation);
   for (const char* name : {"in_shardings", "out_shardings", "manual_axes"}) {
     if (!cursor.take_word(name)) cursor.fail(std::string(name) + "=...");

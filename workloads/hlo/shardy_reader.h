@@ -16,7 +16,7 @@ namespace tpu::hlo {
 /// manual computations (shard_map) as custom calls.
 class ShardyReader {
  public:
-  ShardyReader(TextCursor& cursor, StablehloScopes& scopes, StablehloEmitter& emitter,
+  ShardyReader(HloCursor& cursor, StablehloScopes& scopes, StablehloEmitter& emitter,
                Module& module)
       : cursor_(cursor), scopes_(scopes), emitter_(emitter), module_(module) {}
 
@@ -31,25 +31,25 @@ class ShardyReader {
   InstructionId result(InstructionId value, const MlirAttributes& attributes);
 
   /// `%0 <@mesh, [...]>` behind `sdy.sharding_constraint`, or operands and properties.
-  static void read_constraint(TextCursor& cursor, StablehloOperation& operation);
+  static void read_constraint(HloCursor& cursor, StablehloOperation& operation);
   std::vector<InstructionId> constraint(const StablehloOperation& operation,
                                         const HloInstruction& made);
 
   /// `(%0) in_shardings=[...] out_shardings=[...] manual_axes={...}` behind
   /// `sdy.manual_computation`, or operands and properties.
-  static void read_manual(TextCursor& cursor, StablehloOperation& operation);
+  static void read_manual(HloCursor& cursor, StablehloOperation& operation);
   /// The values of a manual computation whose body is a function of the shapes of one device.
   std::vector<InstructionId> manual(const StablehloOperation& operation, const HloInstruction& made,
                                     StablehloScope body);
 
  private:
-  void add_mesh(std::string_view name, TextCursor& cursor);
+  void add_mesh(std::string_view name, HloCursor& cursor);
   std::vector<InstructionId> custom_call(const std::string& target, const std::string& attributes,
                                          const std::vector<InstructionId>& operands,
                                          const std::vector<Shape>& results,
                                          const Metadata& metadata);
 
-  TextCursor& cursor_;
+  HloCursor& cursor_;
   StablehloScopes& scopes_;
   StablehloEmitter& emitter_;
   Module& module_;

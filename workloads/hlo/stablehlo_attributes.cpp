@@ -17,7 +17,7 @@ using Integers = std::vector<std::int64_t>;
 
 /// What a setter sees: the operation, and the cursor for texts that have a form of their own.
 struct Source {
-  const TextCursor& cursor;
+  const HloCursor& cursor;
   const StablehloOperation& operation;
 
   const MlirAttributes& attributes() const { return operation.attributes; }
@@ -29,15 +29,15 @@ struct Source {
     attributes().text(*names.begin());  // Fails.
     return {};
   }
-  TextCursor at(std::string_view part) const { return cursor.at(part); }
+  HloCursor within(std::string_view part) const { return cursor.within(part); }
   /// `#stablehlo.gather<offset_dims = [1], ...>`; without the name where an operation has it so.
   MlirAttributes dictionary(std::string_view name) const {
-    TextCursor inner = at(attributes().text(name));
+    HloCursor inner = within(attributes().text(name));
     if (inner.peek() == '#') {
       inner.expect('#');
       inner.name("an attribute of StableHLO");
     }
-    MlirAttributes found(cursor, inner.position());
+    MlirAttributes found(cursor, inner.next());
     inner.expect('<');
     found.read_dictionary(inner, ">");
     return found;
@@ -92,15 +92,13 @@ void slice(const Source& source, HloInstruction& made) {
               attributes.integers("strides")};
     return;
   }
-  TextCursor cursor = source.at(attributes.text("bounds"));
-  cursor.expect('[');
-  while (!cursor.take(']')) {
+  HloCursor cursor = source.within(attributes.text("bounds"));
+  cursor.list('[', ']', [&] {
     bounds.starts.push_back(cursor.integer("the start of a slice"));
     cursor.expect(':');
     bounds.limits.push_back(cursor.integer("the limit of a slice"));
     bounds.strides.push_back(cursor.take(':') ? cursor.integer("the stride of a slice") : 1);
-    if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
-  }
+  });
 }
 
 void pad(const Source& source, HloInstruction& made) {
@@ -264,16 +262,14 @@ void window(const Source& source, HloInstruction& made) {
 
 /// One array's labels of `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`: where two letters and the
 /// spatial dimensions stand.
-void labels(TextCursor& cursor, char first, char second, std::int64_t& first_at,
+void labels(HloCursor& cursor, char first, char second, std::int64_t& first_at,
             std::int64_t& second_at, Integers& spatial) {
-  cursor.expect('[');
   first_at = second_at = -1;
-  for (std::int64_t at = 0; !cursor.take(']'); ++at) {
-    if (cursor.peek() == first) {
-      cursor.expect(first);
+  std::int64_t at = 0;
+  cursor.list('[', ']', [&] {
+    if (cursor.take(first)) {
       first_at = at;
-    } else if (cursor.peek() == second) {
-      cursor.expect(second);
+    } else if (cursor.take(second)) {
       second_at = at;
     } else {
       const std::int64_t place = cursor.integer("b, f, i, o or the number of a spatial dimension");
@@ -283,8 +279,8 @@ void labels(TextCursor& cursor, char first, char second, std::int64_t& first_at,
       }
       spatial[static_cast<std::size_t>(place)] = at;
     }
-    if (!cursor.take(',') && cursor.peek() != ']') cursor.fail("',' or ']'");
-  }
+    ++at;
+  });
   if (first_at < 0 || second_at < 0 || std::count(spatial.begin(), spatial.end(), -1) > 0) {
     cursor.fail("labels of all dimensions in front of this");
   }
@@ -293,8 +289,8 @@ void labels(TextCursor& cursor, char first, char second, std::int64_t& first_at,
 /// `window = {stride = [2, 2], ...}`, or the same lists under their generic names.
 void convolution_window(const Source& source, HloInstruction& made) {
   const bool has_own = source.attributes().has("window");
-  TextCursor cursor = has_own ? source.at(source.attributes().text("window")) : source.cursor;
-  MlirAttributes own(source.cursor, cursor.position());
+  HloCursor cursor = has_own ? source.within(source.attributes().text("window")) : source.cursor;
+  MlirAttributes own(source.cursor, cursor.next());
   if (has_own) {
     cursor.expect('{');
     own.read_dictionary(cursor, "}");
@@ -324,8 +320,8 @@ void convolution_window(const Source& source, HloInstruction& made) {
 
 void convolution(const Source& source, HloInstruction& made) {
   ConvolutionDimensions& dims = made.convolution.edit();
-  TextCursor cursor =
-      source.at(source.attributes().text(source.name_of({"dim_numbers", "dimension_numbers"})));
+  HloCursor cursor =
+      source.within(source.attributes().text(source.name_of({"dim_numbers", "dimension_numbers"})));
   if (cursor.take('#')) {  // #stablehlo.conv<[b, 0, 1, f]x...>
     cursor.name("an attribute of StableHLO");
     cursor.expect('<');
@@ -565,7 +561,7 @@ bool is_unread(HloOpcode opcode) {
 
 }  // namespace
 
-void set_attributes(const TextCursor& cursor, const StablehloOperation& operation,
+void set_attributes(const HloCursor& cursor, const StablehloOperation& operation,
                     HloInstruction& instruction) {
   const auto found = setters().find(operation.name);
   if (found != setters().end()) {

@@ -303,7 +303,7 @@ void StablehloEmitter::constant(const StablehloOperation& operation, HloInstruct
   if (value.substr(0, kDense.size()) != kDense) {
     operation.attributes.fail_in("value", "the elements, as in dense<[1, 2]>");
   }
-  TextCursor inner = cursor_.at(value.substr(kDense.size()));
+  HloCursor inner = cursor_.within(value.substr(kDense.size()));
   made.opcode = HloOpcode::kConstant;
   made.literal = read_dense(inner, made.shape);
   inner.expect('>');

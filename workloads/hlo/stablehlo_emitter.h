@@ -15,7 +15,7 @@ namespace tpu::hlo {
 /// of one.
 class StablehloEmitter {
  public:
-  StablehloEmitter(const TextCursor& cursor, StablehloScopes& scopes, Module& module)
+  StablehloEmitter(const HloCursor& cursor, StablehloScopes& scopes, Module& module)
       : cursor_(cursor), scopes_(scopes), module_(module) {}
 
   /// The values that the operation's results are. `made` has its operands and the shape of its
@@ -52,7 +52,7 @@ class StablehloEmitter {
   std::vector<InstructionId> chlo(const StablehloOperation& operation, HloInstruction made);
   const Shape& shape(InstructionId id) { return scopes_.innermost().shape(id); }
 
-  const TextCursor& cursor_;
+  const HloCursor& cursor_;
   StablehloScopes& scopes_;
   Module& module_;
   std::unordered_map<std::string_view, ComputationId> functions_;

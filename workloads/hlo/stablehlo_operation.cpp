@@ -11,7 +11,7 @@ namespace {
 bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 /// `name = value` or a name alone.
-void read_word(TextCursor& cursor, StablehloOperation& operation) {
+void read_word(HloCursor& cursor, StablehloOperation& operation) {
   const std::string_view word = cursor.name("an attribute");
   if (!cursor.take('=')) {
     operation.words.push_back(word);
@@ -21,7 +21,7 @@ void read_word(TextCursor& cursor, StablehloOperation& operation) {
 }
 
 /// One item between commas; false where none stands.
-bool read_item(TextCursor& cursor, StablehloOperation& operation) {
+bool read_item(HloCursor& cursor, StablehloOperation& operation) {
   const char next = cursor.peek();
   if (next == '%') {
     operation.operands.push_back(read_mlir_operand(cursor));
@@ -49,13 +49,10 @@ bool read_item(TextCursor& cursor, StablehloOperation& operation) {
   return true;
 }
 
-std::vector<Shape> read_type_list(TextCursor& cursor) {
+std::vector<Shape> read_type_list(HloCursor& cursor) {
   std::vector<Shape> types;
   if (cursor.take('(')) {
-    while (!cursor.take(')')) {
-      types.push_back(read_mlir_type(cursor));
-      if (!cursor.take(',') && cursor.peek() != ')') cursor.fail("',' or ')'");
-    }
+    cursor.list(')', [&] { types.push_back(read_mlir_type(cursor)); });
     return types;
   }
   do {
@@ -72,7 +69,7 @@ std::size_t StablehloOperation::result_count() const {
   return count;
 }
 
-MlirOperand read_mlir_operand(TextCursor& cursor) {
+MlirOperand read_mlir_operand(HloCursor& cursor) {
   MlirOperand operand;
   cursor.expect('%');
   operand.name = cursor.name("a value, as in %0");
@@ -84,7 +81,7 @@ MlirOperand read_mlir_operand(TextCursor& cursor) {
   return operand;
 }
 
-std::vector<StablehloOperation::Result> read_results(TextCursor& cursor) {
+std::vector<StablehloOperation::Result> read_results(HloCursor& cursor) {
   constexpr std::int64_t kMostResults = 1 << 20;
   std::vector<StablehloOperation::Result> results;
   if (cursor.peek() != '%') return results;
@@ -103,7 +100,7 @@ std::vector<StablehloOperation::Result> read_results(TextCursor& cursor) {
   return results;
 }
 
-void read_operation_name(TextCursor& cursor, StablehloOperation& operation) {
+void read_operation_name(HloCursor& cursor, StablehloOperation& operation) {
   const std::string_view full =
       cursor.peek() == '"' ? cursor.quoted("an operation") : cursor.name("an operation");
   const std::size_t dot = full.find('.');
@@ -115,18 +112,17 @@ void read_operation_name(TextCursor& cursor, StablehloOperation& operation) {
   operation.name = full.substr(dot + 1);
 }
 
-void read_operands(TextCursor& cursor, StablehloOperation& operation) {
+void read_operands(HloCursor& cursor, StablehloOperation& operation) {
   for (;;) {
-    const std::size_t begin = cursor.position();
+    const char* const begin = cursor.next();
     if (cursor.take('(')) {
       if (cursor.peek() == '{') {
         cursor.move_to(begin);
         return;
       }
-      while (!cursor.take(')')) {
+      cursor.list(')', [&] {
         if (!read_item(cursor, operation)) cursor.fail("an operand, or ')'");
-        if (!cursor.take(',') && cursor.peek() != ')') cursor.fail("',' or ')'");
-      }
+      });
     } else if (!read_item(cursor, operation)) {
       return;
     }
@@ -134,7 +130,7 @@ void read_operands(TextCursor& cursor, StablehloOperation& operation) {
   }
 }
 
-void read_types(TextCursor& cursor, StablehloOperation& operation) {
+void read_types(HloCursor& cursor, StablehloOperation& operation) {
   if (!cursor.take(':')) return;
   operation.result_types = read_type_list(cursor);
   if (cursor.rest().substr(0, 2) == "->") {

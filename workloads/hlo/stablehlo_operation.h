@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "workloads/graph/graph.h"
+#include "workloads/hlo/hlo_cursor.h"
 #include "workloads/hlo/mlir_attributes.h"
-#include "workloads/hlo/text_cursor.h"
 
 namespace tpu::hlo {
 
@@ -24,10 +24,10 @@ struct StablehloOperation {
     std::size_t count = 1;
   };
 
-  explicit StablehloOperation(const TextCursor& cursor)
-      : position(cursor.position()), attributes(cursor, cursor.position()) {}
+  explicit StablehloOperation(const HloCursor& cursor)
+      : at(cursor.at()), attributes(cursor, cursor.at()) {}
 
-  std::size_t position = 0;  ///< Of its name.
+  const char* at;            ///< Its name in the text.
   std::string_view name;     ///< Without the dialect: `add`, `while`, `call`.
   std::string_view dialect;  ///< `stablehlo`, `chlo`, `func`; empty where the text has none.
   std::vector<Result> results;
@@ -41,19 +41,19 @@ struct StablehloOperation {
   std::size_t result_count() const;
 };
 
-MlirOperand read_mlir_operand(TextCursor& cursor);
+MlirOperand read_mlir_operand(HloCursor& cursor);
 
 /// `%0, %1:2 =` in front of an operation, if it has results.
-std::vector<StablehloOperation::Result> read_results(TextCursor& cursor);
+std::vector<StablehloOperation::Result> read_results(HloCursor& cursor);
 
 /// The name, as `stablehlo.add`, `"stablehlo.add"` or `return`.
-void read_operation_name(TextCursor& cursor, StablehloOperation& operation);
+void read_operation_name(HloCursor& cursor, StablehloOperation& operation);
 
 /// What stands behind the name up to the types: operands, attributes in all their forms, words.
 /// Stops in front of ':', of a region `({` and of what it does not know.
-void read_operands(TextCursor& cursor, StablehloOperation& operation);
+void read_operands(HloCursor& cursor, StablehloOperation& operation);
 
 /// `: types` or `: (types) -> types`.
-void read_types(TextCursor& cursor, StablehloOperation& operation);
+void read_types(HloCursor& cursor, StablehloOperation& operation);
 
 }  // namespace tpu::hlo

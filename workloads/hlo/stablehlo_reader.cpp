@@ -69,7 +69,7 @@ class StablehloReader {
     }
     if (cursor_.take_word("attributes")) {
       cursor_.expect('{');
-      MlirAttributes attributes(cursor_, cursor_.position());
+      MlirAttributes attributes(cursor_, cursor_.next());
       attributes.read_dictionary(cursor_, "}");
       take_devices(attributes);
     }
@@ -148,14 +148,12 @@ class StablehloReader {
                                            std::string_view name) {
     std::vector<MlirAttributes> found;
     if (!function.attributes.has(name)) return found;
-    TextCursor inner = cursor_.at(function.attributes.text(name));
-    inner.expect('[');
-    while (!inner.take(']')) {
+    HloCursor inner = cursor_.within(function.attributes.text(name));
+    inner.list('[', ']', [&] {
       inner.expect('{');
-      found.emplace_back(cursor_, inner.position());
+      found.emplace_back(cursor_, inner.next());
       found.back().read_dictionary(inner, "}");
-      if (!inner.take(',') && inner.peek() != ']') inner.fail("',' or ']'");
-    }
+    });
     return found;
   }
 
@@ -210,11 +208,7 @@ class StablehloReader {
     const std::string_view name = cursor_.peek() == '"' ? cursor_.quoted("a function")
                                                         : cursor_.name("the name of a function");
     scopes_.open(RegionKind::kFunction);
-    cursor_.expect('(');
-    while (!cursor_.take(')')) {
-      parameter(name == "main");
-      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
-    }
+    cursor_.list('(', ')', [&] { parameter(name == "main"); });
     std::vector<MlirAttributes> results;
     if (cursor_.rest().substr(0, 2) == "->") results = result_types();
     if (cursor_.take_word("attributes")) mlir_value(cursor_, " \n");
@@ -231,7 +225,7 @@ class StablehloReader {
     cursor_.expect(':');
     const Shape shape = read_mlir_type(cursor_);
     const auto number = static_cast<std::int64_t>(scopes_.innermost().arguments);
-    MlirAttributes attributes(cursor_, cursor_.position());
+    MlirAttributes attributes(cursor_, cursor_.next());
     if (cursor_.take('{')) attributes.read_dictionary(cursor_, "}");
     if (is_entry) add_alias(attributes, number);
     Metadata metadata;
@@ -249,20 +243,19 @@ class StablehloReader {
       read_mlir_type(cursor_);
       return results;
     }
-    while (!cursor_.take(')')) {
+    cursor_.list(')', [&] {
       read_mlir_type(cursor_);
-      results.emplace_back(cursor_, cursor_.position());
+      results.emplace_back(cursor_, cursor_.next());
       if (cursor_.take('{')) results.back().read_dictionary(cursor_, "}");
       Metadata none;
       locations_.take(cursor_, none);
-      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
-    }
+    });
     return results;
   }
 
   /// From behind '{' to '}'.
   void operations() {
-    const std::size_t begin = cursor_.position();
+    const char* const begin = cursor_.next();
     bool ended = false;
     while (!cursor_.take('}')) {
       if (ended) cursor_.fail("'}' behind the end of this region");
@@ -409,7 +402,7 @@ class StablehloReader {
 
   /// `%a: type, ...` up to and with ')'.
   void arguments() {
-    while (!cursor_.take(')')) {
+    cursor_.list(')', [&] {
       cursor_.expect('%');
       const std::string_view name = cursor_.name("an argument");
       cursor_.expect(':');
@@ -417,8 +410,7 @@ class StablehloReader {
       Metadata metadata;
       locations_.take(cursor_, metadata);
       scopes_.add_argument(name, shape, metadata);
-      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
-    }
+    });
   }
 
   /// `({ ... }, { ... })`.
@@ -436,14 +428,12 @@ class StablehloReader {
 
   /// `(%a = %0, %b = %1)` of a loop: its regions call the values %a and %b.
   void assignments(StablehloOperation& operation) {
-    cursor_.expect('(');
-    while (!cursor_.take(')')) {
+    cursor_.list('(', ')', [&] {
       cursor_.expect('%');
       operation.words.push_back(cursor_.name("a value of the loop"));
       cursor_.expect('=');
       operation.operands.push_back(read_mlir_operand(cursor_));
-      if (!cursor_.take(',') && cursor_.peek() != ')') cursor_.fail("',' or ')'");
-    }
+    });
   }
 
   /// `cond { ... } do { ... }`.
@@ -523,7 +513,7 @@ class StablehloReader {
     if (operation.result_types.size() != 1) operation.attributes.fail("a reduction of one array");
     const Shape scalar = array_shape(operation.result_types[0].type, {});
     StablehloOperation combining(cursor_);
-    combining.position = operation.position;
+    combining.at = operation.at;
     combining.name = applied.substr(std::min(applied.find('.') + 1, applied.size()));
     scopes_.open(RegionKind::kReducer);
     scopes_.add_argument("a", scalar, {});
@@ -532,7 +522,7 @@ class StablehloReader {
     return scopes_.close();
   }
 
-  TextCursor cursor_;
+  HloCursor cursor_;
   MlirLocations locations_;
   StablehloScopes scopes_;
   Module module_;

@@ -38,7 +38,7 @@ struct StablehloScope {
 /// The functions and regions that are open, the innermost last, and what they know by name.
 class StablehloScopes {
  public:
-  explicit StablehloScopes(TextCursor& cursor) : cursor_(cursor) {}
+  explicit StablehloScopes(HloCursor& cursor) : cursor_(cursor) {}
 
   void open(RegionKind kind);
   /// Gives the innermost region an argument.
@@ -60,7 +60,7 @@ class StablehloScopes {
  private:
   InstructionId value(const MlirOperand& operand, std::size_t level);
 
-  TextCursor& cursor_;
+  HloCursor& cursor_;
   std::vector<StablehloScope> scopes_;
   int instructions_ = 0;  ///< Of the module, so far.
 };

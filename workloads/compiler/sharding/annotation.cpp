@@ -1,107 +1,42 @@
 #include "workloads/compiler/sharding/annotation.h"
 
 #include <algorithm>
-#include <cctype>
 
-#include "sim/base/error.h"
+#include "sim/base/token_cursor.h"
 #include "workloads/graph/sharding_text.h"
 
 namespace tpu::compiler {
 
 using Numbers = std::vector<std::int64_t>;
 
-/// A place in a text that is read from left to right.
-class AnnotationCursor {
- public:
-  explicit AnnotationCursor(std::string_view text) : text_(text) {}
-
-  bool take(std::string_view word) {
-    skip_blanks();
-    if (text_.compare(at_, word.size(), word) != 0) return false;
-    at_ += word.size();
-    return true;
-  }
-  bool peek(std::string_view word) {
-    skip_blanks();
-    return text_.compare(at_, word.size(), word) == 0;
-  }
-  void expect(std::string_view word) {
-    if (!take(word)) fail("'" + std::string(word) + "'");
-  }
-  bool done() {
-    skip_blanks();
-    return at_ >= text_.size();
-  }
-  std::int64_t number() {
-    skip_blanks();
-    const std::size_t begin = at_;
-    std::int64_t value = 0;
-    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0 &&
-           value < (std::int64_t{1} << 40)) {
-      value = value * 10 + (text_[at_++] - '0');
-    }
-    if (at_ == begin) fail("a number");
-    return value;
-  }
-  Numbers numbers(std::string_view open, std::string_view close) {
-    Numbers values;
-    expect(open);
-    while (!take(close)) {
-      values.push_back(number());
-      if (!take(",") && !peek(close)) fail("',' or '" + std::string(close) + "'");
-    }
-    return values;
-  }
-  std::string word() {
-    skip_blanks();
-    const std::size_t begin = at_;
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_')) {
-      ++at_;
-    }
-    if (at_ == begin) fail("a word");
-    return std::string(text_.substr(begin, at_ - begin));
-  }
-  std::string quoted() {
-    expect("\"");
-    const std::size_t end = text_.find('"', at_);
-    if (end == std::string_view::npos) fail("'\"'");
-    std::string name(text_.substr(at_, end - at_));
-    at_ = end + 1;
-    return name;
-  }
-  /// Goes behind the first of this word; false, and nowhere, where there is none.
-  bool find(std::string_view word) {
-    const std::size_t found = text_.find(word, at_);
-    if (found == std::string_view::npos) return false;
-    at_ = found + word.size();
-    return true;
-  }
-  [[noreturn]] void fail(const std::string& expected) const {
-    throw WorkloadError("expected " + expected + " at \"" + std::string(text_.substr(at_, 40)) +
-                        "\" of " + std::string(text_.substr(0, 200)));
-  }
-
- private:
-  /// Comments count as blanks.
-  void skip_blanks() {
-    while (at_ < text_.size()) {
-      if (text_[at_] == ' ') {
-        ++at_;
-      } else if (text_.compare(at_, 2, "/*") == 0) {
-        const std::size_t end = text_.find("*/", at_ + 2);
-        at_ = end == std::string_view::npos ? text_.size() : end + 2;
-      } else {
-        return;
-      }
-    }
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
 namespace {
+
+/// Of a device or an extent; more than 2^20 devices are refused in the whole.
+constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+
+std::int64_t number(TokenCursor& cursor) { return cursor.whole_number("a number", kLargest); }
+
+Numbers numbers(TokenCursor& cursor, char opening, char closing) {
+  Numbers values;
+  cursor.list(opening, closing, [&] { values.push_back(number(cursor)); });
+  return values;
+}
+
+std::string_view word(TokenCursor& cursor) {
+  const auto is_of_word = [](char c) { return is_letter_or_digit(c) || c == '_'; };
+  const std::string_view found = cursor.take_while(is_of_word);
+  if (found.empty()) cursor.fail("a word");
+  return found;
+}
+
+/// Goes behind the next of this word; false, and nowhere, where there is none.
+bool find(TokenCursor& cursor, std::string_view word) {
+  const std::string_view rest = cursor.rest();
+  const std::size_t found = rest.find(word);
+  if (found == std::string_view::npos) return false;
+  cursor.move_to(rest.data() + found + word.size());
+  return true;
+}
 
 std::int64_t product(const Numbers& values) {
   std::int64_t result = 1;
@@ -116,6 +51,7 @@ std::int64_t product(const Numbers& values) {
 
 /// The digits of a row-major mesh.
 std::vector<DeviceDigit> row_major(const Numbers& extents) {
+  product(extents);  // Refuses too many devices.
   std::vector<DeviceDigit> digits(extents.size());
   std::int64_t stride = 1;
   for (std::size_t i = extents.size(); i-- > 0;) {
@@ -198,20 +134,20 @@ std::string frontend_attribute(std::string_view raw, std::string_view name) {
 /// XLA's own form.
 class AnnotationReader::HloText {
  public:
-  explicit HloText(std::string_view text) : cursor_(text) {}
+  explicit HloText(std::string_view text)
+      : cursor_(text, "sharding", TokenCursor::Places::kPartOfIt) {}
 
   std::vector<ShardingAnnotation> leaves() {
     std::vector<ShardingAnnotation> result;
-    cursor_.expect("{");
-    if (!cursor_.peek("{")) {
+    cursor_.expect('{');
+    if (cursor_.peek() != '{') {
       result.push_back(one());
       return result;
     }
-    while (!cursor_.take("}")) {
-      cursor_.expect("{");
+    cursor_.list('}', [&] {
+      cursor_.expect('{');
       result.push_back(one());
-      if (!cursor_.take(",") && !cursor_.peek("}")) cursor_.fail("',' or '}'");
-    }
+    });
     return result;
   }
 
@@ -224,28 +160,28 @@ class AnnotationReader::HloText {
     } else if (cursor_.take("devices=")) {
       result = tiled();
     } else if (cursor_.take("maximal device=")) {
-      cursor_.number();
+      number(cursor_);
     } else if (!cursor_.take("replicated")) {
       cursor_.fail("replicated, manual, maximal device=, devices=[...]");
     }
-    if (!cursor_.find("}")) cursor_.fail("'}'");
+    if (!find(cursor_, "}")) cursor_.fail("\"}\"");
     return result;
   }
 
   std::vector<DeviceDigit> devices(std::int64_t count) {
     if (cursor_.take("<=")) {
-      std::vector<DeviceDigit> mesh = row_major(cursor_.numbers("[", "]"));
-      if (!cursor_.take("T")) return mesh;
+      std::vector<DeviceDigit> mesh = row_major(numbers(cursor_, '[', ']'));
+      if (!cursor_.take('T')) return mesh;
       std::vector<DeviceDigit> transposed;
-      for (std::int64_t axis : cursor_.numbers("(", ")")) {
+      for (std::int64_t axis : numbers(cursor_, '(', ')')) {
         if (axis >= static_cast<std::int64_t>(mesh.size())) cursor_.fail("an axis of the mesh");
         transposed.push_back(mesh[static_cast<std::size_t>(axis)]);
       }
       return transposed;
     }
     Numbers list;
-    do list.push_back(cursor_.number());
-    while (cursor_.take(","));
+    do list.push_back(number(cursor_));
+    while (cursor_.take(','));
     std::vector<DeviceDigit> digits = digits_of_list(list);
     if (static_cast<std::int64_t>(list.size()) != count || (digits.empty() && count > 1)) {
       cursor_.fail("devices in the order of a mesh");
@@ -255,7 +191,7 @@ class AnnotationReader::HloText {
 
   ShardingAnnotation tiled() {
     ShardingAnnotation result;
-    Numbers tiles = cursor_.numbers("[", "]");
+    Numbers tiles = numbers(cursor_, '[', ']');
     result.devices = product(tiles);
     std::vector<DeviceDigit> digits = devices(result.devices);
     std::size_t others = 0;
@@ -264,9 +200,9 @@ class AnnotationReader::HloText {
     } else if (cursor_.take("last_tile_dims={")) {
       do {
         ++others;
-        cursor_.word();
-      } while (cursor_.take(","));
-      cursor_.expect("}");
+        word(cursor_);
+      } while (cursor_.take(','));
+      cursor_.expect('}');
     }
     if (others > tiles.size()) cursor_.fail("as many tiles as kinds of subgroups");
     tiles.resize(tiles.size() - others);
@@ -274,24 +210,21 @@ class AnnotationReader::HloText {
     return result;
   }
 
-  AnnotationCursor cursor_;
+  TokenCursor cursor_;
 };
 
 /// The form of Shardy, JAX's partitioner.
 class AnnotationReader::ShardyText {
  public:
   ShardyText(const std::vector<NamedMesh>& meshes, std::string_view text)
-      : meshes_(meshes), cursor_(text) {}
+      : meshes_(meshes), cursor_(text, "sharding", TokenCursor::Places::kPartOfIt) {}
 
   /// "#sdy.sharding<@mesh, [...]>" or "#sdy.sharding_per_value<[<@mesh, [...]>, ...]>".
   std::vector<ShardingAnnotation> leaves() {
     std::vector<ShardingAnnotation> result;
     if (cursor_.take("#sdy.sharding_per_value")) {
-      cursor_.expect("<[");
-      while (!cursor_.take("]")) {
-        result.push_back(one());
-        if (!cursor_.take(",") && !cursor_.peek("]")) cursor_.fail("',' or ']'");
-      }
+      cursor_.expect('<');
+      cursor_.list('[', ']', [&] { result.push_back(one()); });
       return result;
     }
     cursor_.expect("#sdy.sharding");
@@ -302,35 +235,31 @@ class AnnotationReader::ShardyText {
   /// "#sdy<manual_axes{"x"}>" of the module's mesh.
   std::vector<DeviceDigit> manual_axes() {
     std::vector<DeviceDigit> result;
-    if (meshes_.empty() || !cursor_.find("manual_axes")) return result;
-    cursor_.expect("{");
-    while (!cursor_.take("}")) {
-      result.push_back(axis(meshes_.front()));
-      if (!cursor_.take(",") && !cursor_.peek("}")) cursor_.fail("',' or '}'");
-    }
+    if (meshes_.empty() || !find(cursor_, "manual_axes")) return result;
+    cursor_.list('{', '}', [&] { result.push_back(axis(meshes_.front())); });
     return result;
   }
 
  private:
   const NamedMesh& mesh() {
-    cursor_.expect("@");
-    const std::string name = cursor_.word();
+    cursor_.expect('@');
+    const std::string_view name = word(cursor_);
     for (const NamedMesh& each : meshes_) {
       if (each.name == name) return each;
     }
-    cursor_.fail("a mesh of the module, found " + name);
+    cursor_.fail_at(name.data(), "a mesh of the module");
   }
 
   DeviceDigit axis(const NamedMesh& mesh) {
-    const std::string name = cursor_.quoted();
+    const std::string_view name = cursor_.quoted("the name of an axis");
     const auto found = std::find(mesh.axes.begin(), mesh.axes.end(), name);
-    if (found == mesh.axes.end()) cursor_.fail("an axis of mesh " + mesh.name + ", found " + name);
+    if (found == mesh.axes.end()) cursor_.fail_at(name.data(), "an axis of mesh " + mesh.name);
     DeviceDigit digit = mesh.digits[static_cast<std::size_t>(found - mesh.axes.begin())];
-    if (cursor_.take(":")) {
-      cursor_.expect("(");
-      const std::int64_t outer = cursor_.number();
-      cursor_.expect(")");
-      const std::int64_t size = cursor_.number();
+    if (cursor_.take(':')) {
+      cursor_.expect('(');
+      const std::int64_t outer = number(cursor_);
+      cursor_.expect(')');
+      const std::int64_t size = number(cursor_);
       if (outer < 1 || size < 1 || digit.size % (outer * size) != 0) {
         cursor_.fail("a part whose extents divide those of its axis");
       }
@@ -341,68 +270,59 @@ class AnnotationReader::ShardyText {
 
   ShardingAnnotation one() {
     ShardingAnnotation result;
-    cursor_.expect("<");
+    cursor_.expect('<');
     const NamedMesh& of = mesh();
     result.devices = of.devices;
-    cursor_.expect(",");
-    cursor_.expect("[");
-    while (!cursor_.take("]")) {
-      dimension(of, result);
-      if (!cursor_.take(",") && !cursor_.peek("]")) cursor_.fail("',' or ']'");
-    }
-    while (cursor_.take(",")) {
+    cursor_.expect(',');
+    cursor_.list('[', ']', [&] { dimension(of, result); });
+    while (cursor_.take(',')) {
       if (cursor_.take("unreduced")) cursor_.fail("an array without partial sums");
       cursor_.expect("replicated");
-      cursor_.expect("=");
-      if (!cursor_.find("}")) cursor_.fail("'}'");
+      cursor_.expect('=');
+      if (!find(cursor_, "}")) cursor_.fail("\"}\"");
     }
-    cursor_.expect(">");
+    cursor_.expect('>');
     return result;
   }
 
   void dimension(const NamedMesh& of, ShardingAnnotation& result) {
     result.dimensions.emplace_back();
     result.open.push_back(false);
-    cursor_.expect("{");
-    while (!cursor_.take("}")) {
-      if (cursor_.take("?")) {
+    cursor_.list('{', '}', [&] {
+      if (cursor_.take('?')) {
         result.open.back() = true;
       } else {
         result.dimensions.back().push_back(axis(of));
       }
-      if (!cursor_.take(",") && !cursor_.peek("}")) cursor_.fail("',' or '}'");
-    }
-    if (cursor_.take("p")) cursor_.number();
+    });
+    if (cursor_.take('p')) number(cursor_);
   }
 
   const std::vector<NamedMesh>& meshes_;
-  AnnotationCursor cursor_;
+  TokenCursor cursor_;
 };
 
 AnnotationReader::AnnotationReader(const hlo::Module& module) : module_(module) {
   const std::string text = unescaped(module.frontend_attributes);
-  const std::size_t begin = text.find("xla.sdy.meshes={");
-  if (begin == std::string::npos) return;
-  AnnotationCursor cursor(
-      std::string_view(text).substr(begin + std::string("xla.sdy.meshes={").size()));
-  while (!cursor.take("}")) {
+  if (text.find("xla.sdy.meshes={") == std::string::npos) return;
+  TokenCursor cursor(text, "frontend_attributes", TokenCursor::Places::kPartOfIt);
+  find(cursor, "xla.sdy.meshes=");
+  cursor.list('{', '}', [&] {
     NamedMesh mesh;
-    mesh.name = cursor.word();
-    cursor.expect("=");
-    cursor.expect("#sdy.mesh<[");
+    mesh.name = word(cursor);
+    cursor.expect('=');
+    cursor.expect("#sdy.mesh<");
     Numbers extents;
-    while (!cursor.take("]")) {
-      mesh.axes.push_back(cursor.quoted());
-      cursor.expect("=");
-      extents.push_back(cursor.number());
-      if (!cursor.take(",") && !cursor.peek("]")) cursor.fail("',' or ']'");
-    }
-    if (!cursor.take(">")) cursor.fail("a mesh whose devices stand in the order of their numbers");
+    cursor.list('[', ']', [&] {
+      mesh.axes.emplace_back(cursor.quoted("the name of an axis"));
+      cursor.expect('=');
+      extents.push_back(number(cursor));
+    });
+    if (!cursor.take('>')) cursor.fail("a mesh whose devices stand in the order of their numbers");
     mesh.digits = row_major(extents);
     mesh.devices = product(extents);
     meshes_.push_back(std::move(mesh));
-    if (!cursor.take(",") && !cursor.peek("}")) cursor.fail("',' or '}'");
-  }
+  });
 }
 
 std::int64_t AnnotationReader::mesh_devices() const {
