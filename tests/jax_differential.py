@@ -138,7 +138,7 @@ def first_steps(module, folder, tpusim):
     return times
 
 
-def judge(program, seed, folder, tpusim, cycles=False):
+def judge(program, seed, folder, tpusim, cycles=False, config="v3-8"):
     """What became of the program that a function makes of a seed: a word and the message."""
     with jax.default_matmul_precision(getattr(program, "precision", Program.precision)):
         try:
@@ -154,7 +154,7 @@ def judge(program, seed, folder, tpusim, cycles=False):
             return "not finite", ""
         module, inputs, results = (folder / f"{seed}.{end}" for end in ("pb", "npz", "out.npz"))
         module.write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
-        command = [tpusim, "run", str(module), "--cores", "1", "--outputs", str(results), "--max-cycles", "1000000000"]
+        command = [tpusim, "run", str(module), "--config", config, "--cores", "1", "--outputs", str(results), "--max-cycles", "1000000000"]
         if program.arguments:
             np.savez(inputs, **{f"arg_{i:03}": plain(a) for i, a in enumerate(program.arguments)})
             command += ["--inputs", str(inputs)]
@@ -188,6 +188,7 @@ def main():
     parser.add_argument("--functions", action="store_true", help="each function by name, then its gradient; all of them without --count")
     parser.add_argument("--cycles", action="store_true", help="the same time with values on and off, by blocks and not")
     parser.add_argument("--tpusim", default="build/tpusim")
+    parser.add_argument("--config", default="v3-8", help="the machine (v3-8), such as v2-8")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the programs and values of what is not the same")
     arguments = parser.parse_args()
     if arguments.functions:
@@ -205,7 +206,7 @@ def main():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         for seed in seeds:
             try:
-                word, message = judge(program, seed, folder, arguments.tpusim, arguments.cycles)
+                word, message = judge(program, seed, folder, arguments.tpusim, arguments.cycles, arguments.config)
             except KeyboardInterrupt:  # The table is of what ran so far.
                 break
             counts[word] += 1

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/compiler/kernel_harness.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 
 namespace tpu::test::kernel_builder_test {
 namespace {
@@ -74,6 +75,16 @@ TEST(KernelBuilder, StraightCodeComputesOnTiles) {
     const float square = x * x;
     ASSERT_EQ(as_float(output[i]), square + 1.0F) << i;
   }
+}
+
+/// A sum over the rows is read from any of them, and compared with what another kernel makes of it.
+TEST(CombineSublanes, AllRowsRoundAlike) {
+  const auto input = random_floats(kTileWords, 5);
+  std::vector<std::uint32_t> output;
+  run_on_tiles(1, input, &output, [](KernelBuilder& b, VmemRegion in, VmemRegion out) {
+    b.store(out, combine_sublanes(b, hlo::HloOpcode::kAdd, false, b.load(in)));
+  });
+  for (std::size_t i = 128; i < output.size(); ++i) ASSERT_EQ(output[i], output[i % 128]) << i;
 }
 
 TEST(KernelBuilder, UnrolledTilesReachOneLoadAndStorePerCycle) {

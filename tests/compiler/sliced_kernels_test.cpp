@@ -99,5 +99,27 @@ ENTRY main {
 )");
 }
 
+/// The next part's operands arrive in another buffer than those at hand; results of all kinds
+/// leave.
+TEST(SlicedKernels, ThePartsOfAProductFollowEachOtherThroughTwoBuffers) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  x = f32[12,6,10,100] parameter(0)
+  y = f32[12,10,16,100] parameter(1)
+  v = f32[12,6] parameter(2)
+  xb = f32[12,6,10,16,100] broadcast(x), dimensions={0,1,2,4}
+  yb = f32[12,6,10,16,100] broadcast(y), dimensions={0,2,3,4}
+  vb = f32[12,6,10,16,100] broadcast(v), dimensions={0,1}
+  z = f32[12,6,10,16,100] multiply(xb, yb)
+  zero = f32[] constant(0)
+  low = f32[] constant(-100)
+  s = f32[12,6,16,100] reduce(z, zero), dimensions={2}, to_apply=add
+  w = f32[12,6,10,16,100] add(z, vb)
+  m = f32[12,6,10] reduce(w, low), dimensions={3,4}, to_apply=max
+  ROOT all = (f32[12,6,16,100], f32[12,6,10]) tuple(s, m)
+}
+)");
+}
+
 }  // namespace
 }  // namespace tpu::test::sliced_kernels_test

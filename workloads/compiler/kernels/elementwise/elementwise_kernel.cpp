@@ -36,34 +36,69 @@ ElementwiseKernel::ElementwiseKernel(KernelBuilder& builder, const ExpressionGra
 
 void ElementwiseKernel::emit(const std::vector<VmemRegion>& regions) {
   allocate(regions);
-  load_residents(false);
+  load_residents();
   spread_columns_once();
   clear_accumulators(false);
   if (plan_.parts == 1) {
     emit_blocks();
   } else {
-    builder_.loop(static_cast<std::uint64_t>(plan_.parts), [this](SReg part) {
-      part_ = part;
-      emit_part();
-    });
-    part_ = {};
+    emit_parts();
   }
   write_results(false);
 }
 
-void ElementwiseKernel::emit_part() {
-  emitter_.forget();
-  part_begin_ = builder_.mul(part_, static_cast<std::uint32_t>(plan_.part_extent()));
-  load_residents(true);
-  clear_accumulators(true);
-  emit_blocks();
-  write_results(true);
-  emitter_.forget();
+/// Results of a part leave while the next one is worked on.
+void ElementwiseKernel::emit_parts() {
+  const auto is_sliced = [](const Output& output) {
+    return output.sliced && output.kind != OutputKind::kStream;
+  };
+  std::uint64_t stored = 0;
+  bool writes_early = false;  // Before all blocks are through.
+  for (const Output& output : plan_.outputs) {
+    if (!is_sliced(output)) continue;
+    stored += granules(output.shape);
+    writes_early |= output.kind == OutputKind::kRows;
+  }
+  BlockPipeline::Transfer load;
+  load.flag = part_flag_;
+  std::uint64_t loaded = 0;
+  for (const Input& input : plan_.inputs) {
+    if (!input.is_stream() && input.sliced) loaded += granules(input.access.shape);
+  }
+  load.granules = [loaded](Index) { return ScalarOperand(static_cast<std::int64_t>(loaded)); };
+  if (loaded > 0) load.start = [this](Index part, Index buffer) { start_part_loads(part, buffer); };
+  const auto wait_for_results = [&] {
+    if (stored == 0) return;
+    builder_.guarded(builder_.less(0, part_), [&] { builder_.wait(part_store_flag_, stored); });
+  };
+  BlockPipeline pipeline(builder_, {plan_.parts, false, plan_.part_buffers}, load, {});
+  pipeline.run([&](Index part, Index buffer) {
+    emitter_.forget();
+    part_ = to_operand(builder_, part).reg;
+    part_buffer_ = buffer;
+    part_begin_ = builder_.mul(part_, static_cast<std::uint32_t>(plan_.part_extent()));
+    if (writes_early) wait_for_results();
+    clear_accumulators(true);
+    emit_blocks();
+    builder_.new_block();
+    if (!writes_early) wait_for_results();
+    write_results(true);
+    emitter_.forget();
+  });
+  part_ = {};
+  part_buffer_ = {};
+  if (stored > 0) builder_.wait(part_store_flag_, stored);
 }
 
 /// Where the present part begins in an array whose parts have so many granules.
 Index ElementwiseKernel::part_offset(bool sliced, std::int64_t granules) {
   return sliced ? multiply(builder_, {part_, 0}, granules) : Index{};
+}
+
+/// VMEM rows before the present part's buffer.
+Index ElementwiseKernel::part_begin(const Input& input) {
+  return plan_.buffers_of(input) > 1 ? multiply(builder_, part_buffer_, input.access.rows())
+                                     : Index{};
 }
 
 void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
@@ -125,7 +160,7 @@ void ElementwiseKernel::allocate_input(Input& input) {
   if (!is_resident_) {
     const std::int64_t rows = input.is_stream()
                                   ? 2 * plan_.block * plan_.stream_rows(input.access.shape) + 8
-                                  : input.access.rows();
+                                  : input.access.rows() * plan_.buffers_of(input);
     input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
   }
   if (input.is_column()) {
@@ -146,6 +181,10 @@ void ElementwiseKernel::allocate_input(Input& input) {
 void ElementwiseKernel::allocate_flags() {
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
+  if (plan_.parts > 1) {
+    part_flag_ = BlockPipeline::allocate_flags(builder_);
+    part_store_flag_ = builder_.allocate_flag();
+  }
   make_load_dmas();
 }
 
@@ -153,11 +192,9 @@ ScalarOperand ElementwiseKernel::operand_address(int operand) {
   return builder_.load_smem(address_words_ + static_cast<std::uint32_t>(operand));
 }
 
-/// Of an array that stays in VMEM, or of the part of it that does.
-ScalarOperand ElementwiseKernel::resident_address(int operand, bool sliced,
-                                                  std::uint64_t granules) {
-  if (!sliced) return operand_address(operand);
-  const Index offset = part_offset(true, static_cast<std::int64_t>(granules));
+/// Of the part of an array.
+ScalarOperand ElementwiseKernel::part_address(int operand, Index part, std::uint64_t granules) {
+  const Index offset = multiply(builder_, part, static_cast<std::int64_t>(granules));
   return builder_.add(operand_address(operand), to_operand(builder_, offset));
 }
 
@@ -176,16 +213,29 @@ void ElementwiseKernel::allocate_output(Output& output) {
   if (!is_resident_) output.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
 }
 
-void ElementwiseKernel::load_residents(bool sliced) {
+/// What stays while the kernel runs.
+void ElementwiseKernel::load_residents() {
   if (is_resident_) return;
   std::uint64_t granules = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream() || input.sliced != sliced) continue;
+    if (input.is_stream() || input.sliced) continue;
     const std::uint64_t size = tpu::compiler::granules(input.access.shape);
-    builder_.dma_in(resident_address(input.operand, sliced, size), input.region, size, load_flag_);
+    builder_.dma_in(operand_address(input.operand), input.region, size, load_flag_);
     granules += size;
   }
   if (granules > 0) builder_.wait(load_flag_, granules);
+}
+
+/// What stays while a part is worked on.
+void ElementwiseKernel::start_part_loads(Index part, Index buffer) {
+  for (const Input& input : plan_.inputs) {
+    if (input.is_stream() || !input.sliced) continue;
+    const std::uint64_t size = granules(input.access.shape);
+    const Index rows =
+        plan_.buffers_of(input) > 1 ? multiply(builder_, buffer, input.access.rows()) : Index{};
+    builder_.dma_in(part_address(input.operand, part, size), at(input.region, rows), size,
+                    to_operand(builder_, buffer.plus(part_flag_)));
+  }
 }
 
 void ElementwiseKernel::spread_columns_once() {
@@ -692,7 +742,7 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
       if (sums_are_looped_) builder_.set(known.looped, known.value);
     }
   }
-  std::vector<Merged> merged(plan_.reductions.size());
+  std::vector<std::deque<Merged>> merged(plan_.reductions.size());
   for (const Place& place : places) {
     if (level == plan_.last_level) store_streams(place);
     for (std::size_t i = 0; i < merged.size(); ++i) {
@@ -702,8 +752,8 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
     }
   }
   for (std::size_t i = 0; i < merged.size(); ++i) {
-    if (merged[i].place != nullptr) {
-      add_to_accumulator(plan_.reductions[i], *merged[i].place, merged[i].value);
+    for (const Merged& sum : merged[i]) {
+      add_to_accumulator(plan_.reductions[i], *sum.place, sum.value);
     }
   }
 }
@@ -730,22 +780,32 @@ void ElementwiseKernel::add_to_accumulator(const Reduction& reduction, const Pla
                                   builder_.load(address), value));
 }
 
-/// Adds a tile to its accumulator. Row tiles that follow each other and share one are merged first.
-void ElementwiseKernel::accumulate(const Reduction& reduction, const Place& place, Merged& merged) {
+/// Whether what two row tiles of a group add goes to one register.
+bool ElementwiseKernel::share_accumulator(const Reduction& reduction, const Place& a,
+                                          const Place& b) {
+  const auto is_same = [&](int axis) { return digit(a, axis).offset == digit(b, axis).offset; };
+  const auto& majors = reduction.kept_majors;
+  return std::all_of(majors.begin(), majors.end(), is_same) &&
+         (!reduction.rows_kept || is_same(space_.row_axis()));
+}
+
+/// Adds a tile to its accumulator. Row tiles of the group that share one are merged first; sums
+/// that have waited longest leave their registers to others.
+void ElementwiseKernel::accumulate(const Reduction& reduction, const Place& place,
+                                   std::deque<Merged>& merged) {
+  constexpr std::size_t kMostSums = 8;
   const ExpressionNode& node = graph_.node(reduction.node);
   const VReg value = masked(reduction, place, emitter_.operand(node.operands.front(), place));
-  if (reduction.rows_kept) return add_to_accumulator(reduction, place, value);
-  const auto is_same_major = [&](const Place& other) {
-    return std::all_of(reduction.kept_majors.begin(), reduction.kept_majors.end(), [&](int axis) {
-      return digit(other, axis).offset == digit(place, axis).offset;
-    });
-  };
-  if (merged.place != nullptr && is_same_major(*merged.place)) {
-    merged.value = combine(builder_, node.reducer, reduction.integer, merged.value, value);
+  for (Merged& sum : merged) {
+    if (!share_accumulator(reduction, *sum.place, place)) continue;
+    sum.value = combine(builder_, node.reducer, reduction.integer, sum.value, value);
     return;
   }
-  if (merged.place != nullptr) add_to_accumulator(reduction, *merged.place, merged.value);
-  merged = {&place, value};
+  if (merged.size() == kMostSums) {
+    add_to_accumulator(reduction, *merged.front().place, merged.front().value);
+    merged.pop_front();
+  }
+  merged.push_back({&place, value});
 }
 
 /// The reductions along lanes are complete: combine the lanes and keep them for later passes.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -53,9 +54,10 @@ class ElementwiseKernel {
   void allocate_input(Input& input);
   void allocate_output(Output& output);
   void allocate_flags();
-  void load_residents(bool sliced);
+  void load_residents();
+  void emit_parts();
+  void start_part_loads(Index part, Index buffer);
   void make_load_dmas();
-  void emit_part();
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
   void spread_kept_column(const Input& input, const std::vector<int>& axes, Place& place,
@@ -71,7 +73,8 @@ class ElementwiseKernel {
   std::int64_t stored_granules(std::int64_t row_tiles) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
   ScalarOperand operand_address(int operand);
-  ScalarOperand resident_address(int operand, bool sliced, std::uint64_t granules);
+  ScalarOperand part_address(int operand, Index part, std::uint64_t granules);
+  Index part_begin(const Input& input);
 
   // Passes over a block.
   void compute_block(Index parity, std::int64_t row_tiles);
@@ -108,7 +111,7 @@ class ElementwiseKernel {
   void write_row_values(int level, const Place& place);
   bool works_by_rows(int level) const;
   void write_element(const Output& output, const Place& place);
-  /// Row tiles of a group that share an accumulator, added up; no place: none yet.
+  /// Row tiles of a group that share an accumulator, added up.
   struct Merged {
     const Place* place = nullptr;
     VReg value;
@@ -116,7 +119,8 @@ class ElementwiseKernel {
   void store_streams(const Place& place);
   bool is_accumulated_at(const Reduction& reduction, int level) const;
   void add_to_accumulator(const Reduction& reduction, const Place& place, VectorOperand value);
-  void accumulate(const Reduction& reduction, const Place& place, Merged& merged);
+  bool share_accumulator(const Reduction& reduction, const Place& a, const Place& b);
+  void accumulate(const Reduction& reduction, const Place& place, std::deque<Merged>& merged);
   Place place_of(Index group, std::int64_t row, Index buffer32, Index buffer16);
   std::vector<Index> digits_at(std::int64_t row);
   void reset_digits();
@@ -130,7 +134,7 @@ class ElementwiseKernel {
   VReg shifted_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile);
   Index within(Index index, std::int64_t first, std::int64_t last);
   Index array_rows(const ArrayAccess& access, const Place& place, bool sliced, Index& row,
-                   Index& lane);
+                   Index& lane, Index begin = {});
   VReg masked(const Reduction& reduction, const Place& place, VectorOperand value);
   Index accumulator(const Reduction& reduction, const Place& place);
   Index digit(const Place& place, int axis) const {
@@ -176,8 +180,9 @@ class ElementwiseKernel {
   Index row_in_matrix_;                  ///< Its first row tile, where groups go by matrix.
   bool may_end_matrix_ = true;           ///< Whether the last row tile of a matrix may be in it.
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
-  std::uint32_t load_flag_ = 0, store_flag_ = 0;  ///< Of the first buffer.
-  std::map<std::int64_t, BoxDma> load_dmas_;      ///< By pitch.
+  std::uint32_t load_flag_ = 0, store_flag_ = 0, part_flag_ = 0;  ///< Of the first buffer.
+  std::uint32_t part_store_flag_ = 0;
+  std::map<std::int64_t, BoxDma> load_dmas_;  ///< By pitch.
   /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
   /// to, or values of straight code.
   struct RowSum {
@@ -188,6 +193,7 @@ class ElementwiseKernel {
   std::vector<RowSum> row_sums_;
   Index parity_;
   SReg part_, part_begin_;  ///< Number of the part and its first index of the cut axis.
+  Index part_buffer_;       ///< That its sliced inputs are in.
 };
 
 /// VMEM rows of a whole array, with what loads of whole registers reach beyond it.

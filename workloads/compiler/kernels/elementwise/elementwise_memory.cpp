@@ -98,7 +98,8 @@ VReg combine(KernelBuilder& builder, HloOpcode reducer, bool integer, VectorOper
 }
 
 VReg combine_sublanes(KernelBuilder& builder, HloOpcode reducer, bool integer, VReg value) {
-  for (int distance = 1; distance < 8; distance *= 2) {
+  // The farthest first: then all rows add the same pairs, and round alike.
+  for (int distance = 4; distance > 0; distance /= 2) {
     VReg rotated = value;
     for (int i = 0; i < distance; ++i) rotated = builder.vector(Opcode::kVrotSlaneDown, rotated);
     value = combine(builder, reducer, integer, value, rotated);

@@ -50,9 +50,10 @@ bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
 /// Builds an ElementwisePlan step by step.
 class Planner {
  public:
-  /// For parts of `part` elements of the outermost axis longer than 1; 0: for all at once.
+  /// For parts of `part` elements of the outermost axis longer than 1, of which so many stand in
+  /// VMEM; 0: for all at once.
   Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
-          const PlanLimits& limits, std::int64_t part)
+          const PlanLimits& limits, std::int64_t part, std::int64_t buffers = 1)
       : graph_(graph),
         space_(plan_.space),
         operand_count_(static_cast<int>(operand_count)),
@@ -63,6 +64,7 @@ class Planner {
     plan_.cut_axis = outermost_axis(space_);
     std::int64_t& extent = plan_.space.extents[static_cast<std::size_t>(plan_.cut_axis)];
     plan_.parts = extent / part;
+    plan_.part_buffers = buffers;
     extent = part;
   }
 
@@ -652,7 +654,7 @@ void Planner::choose_group(ElementwisePlan::Group& group, int most_tiles, bool c
                            int sums) {
   const std::size_t work = operations() + plan_.inputs.size();
   // Straight code of up to about 250 instructions.
-  int tiles = work <= 32 ? 8 : work <= 64 ? 4 : 2;
+  int tiles = work <= 4 ? 32 : work <= 8 ? 16 : work <= 32 ? 8 : work <= 64 ? 4 : 2;
   if (crosses_lanes) tiles = kMostTiles;
   tiles = std::min(tiles, most_tiles);
   const int most_rows = crosses_lanes ? kMostRowsAtOnce : tiles;
@@ -673,7 +675,7 @@ void Planner::choose_group(ElementwisePlan::Group& group, int most_tiles, bool c
 std::int64_t Planner::resident_bytes() const {
   std::int64_t rows = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    if (!input.is_stream()) rows += input.access.rows();
+    if (!input.is_stream()) rows += input.access.rows() * plan_.buffers_of(input);
     if (input.fixed) rows += 8;
     if (input.kept) rows += 8 * input.kept_registers(space_);
   }
@@ -887,18 +889,75 @@ std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int6
   return count * stream_rows(shape) / 2;
 }
 
+namespace {
+
+/// Granules that a kernel waits for before it begins; whether it streams anything.
+std::int64_t waited_granules(const ElementwisePlan& plan) {
+  std::int64_t sum = 0;
+  for (const ElementwisePlan::Input& input : plan.inputs) {
+    if (!input.is_stream()) sum += static_cast<std::int64_t>(granules(input.access.shape));
+  }
+  return sum;
+}
+
+bool has_streams(const ElementwisePlan& plan) {
+  const auto is_stream = [](const ElementwisePlan::Output& output) {
+    return output.kind == OutputKind::kStream;
+  };
+  return std::any_of(plan.inputs.begin(), plan.inputs.end(),
+                     [](const ElementwisePlan::Input& input) { return input.is_stream(); }) ||
+         std::any_of(plan.outputs.begin(), plan.outputs.end(), is_stream);
+}
+
+bool keeps_columns(const ElementwisePlan& plan) {
+  return std::any_of(plan.inputs.begin(), plan.inputs.end(),
+                     [](const ElementwisePlan::Input& input) { return input.kept; });
+}
+
+/// Fewer, and what a part takes beside its work is more than what its fetch does.
+constexpr std::int64_t kWorthParts = 512;
+constexpr std::int64_t kMostParts = 16;
+
+/// In parts where the whole would wait for its operands, nothing streams and all of the waiting
+/// is for what parts have of their own.
+std::optional<ElementwisePlan> in_parts(const ElementwisePlan& whole, const ExpressionGraph& graph,
+                                        std::size_t operand_count, const Target& target,
+                                        const PlanLimits& limits, std::int64_t extent) {
+  const std::int64_t waited = waited_granules(whole);
+  if (waited < kWorthParts || has_streams(whole) || keeps_columns(whole)) return std::nullopt;
+  for (std::int64_t parts = std::min(kMostParts, extent); parts > 1; --parts) {
+    if (extent % parts != 0 || waited / parts < kWorthParts / 2) continue;
+    OrRefusal<ElementwisePlan> plan =
+        Planner(graph, operand_count, target, limits, extent / parts, 2).run();
+    if (!plan || has_streams(*plan)) return std::nullopt;
+    if (waited_granules(*plan) > 2 * waited / parts) return std::nullopt;
+    return std::move(plan).value();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
                                       const Target& target, const PlanLimits& limits) {
   const int axis = Planner::outermost_axis(graph.space());
   const std::int64_t extent =
       axis == kNoAxis ? 1 : graph.space().extents[static_cast<std::size_t>(axis)];
   OrRefusal<ElementwisePlan> whole = Planner(graph, operand_count, target, limits, 0).run();
+  if (whole && !limits.whole_arrays) {
+    if (auto plan = in_parts(*whole, graph, operand_count, target, limits, extent)) {
+      return *std::move(plan);
+    }
+  }
   if (whole || limits.whole_arrays) return std::move(whole).value();
-  // The largest part that fits; else what is said of the whole.
-  for (std::int64_t part = extent / 2; part > 0; --part) {
-    if (extent % part != 0) continue;
-    OrRefusal<ElementwisePlan> of_part = Planner(graph, operand_count, target, limits, part).run();
-    if (of_part) return std::move(of_part).value();
+  // The largest part that fits, twice if it does; else what is said of the whole.
+  for (const std::int64_t buffers : {2, 1}) {
+    for (std::int64_t part = extent / 2; part > 0; --part) {
+      if (extent % part != 0) continue;
+      OrRefusal<ElementwisePlan> of_part =
+          Planner(graph, operand_count, target, limits, part, buffers).run();
+      if (of_part) return std::move(of_part).value();
+    }
   }
   return std::move(whole).value();
 }

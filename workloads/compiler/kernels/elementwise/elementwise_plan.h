@@ -23,8 +23,9 @@ constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 /// Arrays that cover the space stream through VMEM in blocks of whole row tiles, two buffers each.
 /// Everything smaller (vectors along the lanes, broadcast tiles, scalars, results of reductions)
 /// stays in VMEM while the kernel runs. Where it does not fit, the kernel runs part by part of the
-/// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced").
-/// A matrix that is the same at every major index, and that does not fit either (a mask of all
+/// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced"),
+/// and the next one is fetched meanwhile. So it does where everything stays and would be waited
+/// for. A matrix that is the same at every major index, and that does not fit either (a mask of all
 /// heads), streams again for each ("repeated"); blocks then divide it.
 struct ElementwisePlan {
   struct Input {
@@ -113,6 +114,9 @@ struct ElementwisePlan {
   IterationSpace space;  ///< Of a part.
   int cut_axis = kNoAxis;
   std::int64_t parts = 1;
+  /// What is there of each sliced input: of the part at hand and of the next one, which is on its
+  /// way meanwhile; or of one part, whose work waits for it.
+  std::int64_t part_buffers = 1;
   std::vector<Input> inputs;
   std::vector<Reduction> reductions;
   std::vector<RowValue> row_values;
@@ -161,6 +165,8 @@ struct ElementwisePlan {
   /// What it counts up to: row tiles, then indices.
   std::int64_t radix(int digit) const;
   bool is_cut_digit(int digit) const { return digit > 0 && axis_of_digit(digit) == cut_axis; }
+  /// How often a resident input stands in VMEM.
+  std::int64_t buffers_of(const Input& input) const { return input.sliced ? part_buffers : 1; }
   /// Elements of the cut axis in a part.
   std::int64_t part_extent() const { return space.extents[static_cast<std::size_t>(cut_axis)]; }
   /// VMEM rows of a row tile of a streamed array.

@@ -23,10 +23,11 @@ Index ElementwiseKernel::digit_in_part(const Place& place, int axis) {
   return Index{builder_.sub(to_operand(builder_, index), part_begin_), 0};
 }
 
-/// VMEM rows of the array's tile (or, linear, of its row) at a place; the row within the tile and
-/// the first lane where they are not those of the place.
+/// VMEM rows of the array's tile (or, linear, of its row) at a place, from where it begins; the row
+/// within the tile and the first lane where they are not those of the place. What rows of tiles
+/// have in common is added first, once for all.
 Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& place, bool sliced,
-                                    Index& row, Index& lane) {
+                                    Index& row, Index& lane, Index begin) {
   const auto major = [&](int axis) {
     return sliced ? digit_in_part(place, axis) : digit(place, axis);
   };
@@ -43,15 +44,19 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
       line = divide_by_power_of_two(builder_, major(access.x_axis), 7);
       lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
     }
-    return line;
+    return add(builder_, begin, line);
+  }
+  for (const ArrayAccess::MajorTerm& term : access.majors) {
+    tile = add(builder_, tile, multiply(builder_, major(term.axis), term.tiles));
   }
   if (access.x == Step::kSame) {
-    tile = digit(place, space_.lane_axis());
+    tile = add(builder_, tile, digit(place, space_.lane_axis()));
   } else if (access.x == Step::kRows) {
-    tile = divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4);
+    tile =
+        add(builder_, tile, divide_by_power_of_two(builder_, digit(place, space_.row_axis()), 4));
     lane = multiply(builder_, modulo_power_of_two(builder_, digit(place, space_.row_axis()), 4), 8);
   } else if (access.x == Step::kMajor) {
-    tile = divide_by_power_of_two(builder_, major(access.x_axis), 7);
+    tile = add(builder_, tile, divide_by_power_of_two(builder_, major(access.x_axis), 7));
     lane = modulo_power_of_two(builder_, major(access.x_axis), 7);
   }
   if (access.y == Step::kSame) {
@@ -66,16 +71,13 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
       row = modulo_power_of_two(builder_, y, 3);
     }
   }
-  for (const ArrayAccess::MajorTerm& term : access.majors) {
-    tile = add(builder_, tile, multiply(builder_, major(term.axis), term.tiles));
-  }
-  return multiply(builder_, tile, access.tile_rows());
+  return add(builder_, begin, multiply(builder_, tile, access.tile_rows()));
 }
 
 VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   const ArrayAccess& access = input.access;
   Index row, lane;
-  const Index rows = array_rows(access, place, input.sliced, row, lane);
+  const Index rows = array_rows(access, place, input.sliced, row, lane, part_begin(input));
   VReg line;
   if (access.y == Step::kSame && !access.linear) {
     line = memory_->load_tile(access.shape.type, at(input.region, rows));
@@ -190,11 +192,13 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
     case Kind::kShifted:
       return ExpressionValue::of(shifted_value(input, place));
     case Kind::kTile: {
-      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
+      const Index rows =
+          array_rows(input.access, place, input.sliced, row, lane, part_begin(input));
       return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));
     }
     case Kind::kRow: {
-      const Index rows = array_rows(input.access, place, input.sliced, row, lane);
+      const Index rows =
+          array_rows(input.access, place, input.sliced, row, lane, part_begin(input));
       return ExpressionValue::of(memory_->load_row(type, input.region, rows, row));
     }
   }

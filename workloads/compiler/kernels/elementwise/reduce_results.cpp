@@ -13,6 +13,7 @@ using isa::Opcode;
 
 }  // namespace
 
+/// Those of a part are waited for later.
 void ElementwiseKernel::write_results(bool sliced) {
   builder_.new_block();
   emitter_.forget();
@@ -32,11 +33,11 @@ void ElementwiseKernel::write_results(bool sliced) {
     emitter_.forget();
     if (is_resident_) continue;
     const std::uint64_t size = granules(output.shape);
-    builder_.dma_out(output.region, resident_address(output.operand, sliced, size), size,
-                     store_flag_);
+    builder_.dma_out(output.region, part_address(output.operand, {part_, 0}, size), size,
+                     sliced ? part_store_flag_ : store_flag_);
     waiting += size;
   }
-  if (waiting > 0) builder_.wait(store_flag_, waiting);
+  if (waiting > 0 && !sliced) builder_.wait(store_flag_, waiting);
 }
 
 void ElementwiseKernel::finish(const Output& output) {
