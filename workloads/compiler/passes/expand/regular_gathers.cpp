@@ -7,9 +7,9 @@
 
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/expand/scalar_samples.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
+#include "workloads/compiler/passes/simplify/scalar_arithmetic.h"
 
 namespace tpu::compiler {
 
@@ -93,8 +93,7 @@ Numbers KnownValues::elementwise(const HloInstruction& instruction) {
     if (!values) return std::nullopt;
     operands.push_back(&*values);
   }
-  const bool is_floating =
-      instruction.shape.type == ElementType::kF32 || instruction.shape.type == ElementType::kBf16;
+  const ElementType from = module_.entry_computation().at(instruction.operands.at(0)).shape.type;
   std::vector<double> results;
   for (std::int64_t i = 0; i < instruction.shape.element_count(); ++i) {
     std::vector<double> elements;
@@ -102,10 +101,9 @@ Numbers KnownValues::elementwise(const HloInstruction& instruction) {
     for (const std::vector<double>* values : operands) {
       elements.push_back((*values)[values->size() == 1 ? 0 : static_cast<std::size_t>(i)]);
     }
-    const std::optional<double> result = run_scalar(instruction, elements);
+    const std::optional<double> result = scalar_result(instruction, from, elements);
     if (!result) return std::nullopt;
-    const HloInstruction rounded = scalar_constant(instruction.shape.type, *result);
-    results.push_back(is_floating ? *scalar_value(rounded) : *result);
+    results.push_back(*result);
   }
   return results;
 }

@@ -1,8 +1,7 @@
 #include "workloads/compiler/passes/expand/scalar_samples.h"
 
-#include <cmath>
-
 #include "workloads/compiler/passes/simplify/constant_folding.h"
+#include "workloads/compiler/passes/simplify/scalar_arithmetic.h"
 
 namespace tpu::compiler {
 
@@ -12,103 +11,12 @@ using hlo::HloOpcode;
 
 namespace {
 
-bool holds(hlo::ComparisonDirection direction, double a, double b) {
-  switch (direction) {
-    case hlo::ComparisonDirection::kEq:
-      return a == b;
-    case hlo::ComparisonDirection::kNe:
-      return a != b;
-    case hlo::ComparisonDirection::kLt:
-      return a < b;
-    case hlo::ComparisonDirection::kLe:
-      return a <= b;
-    case hlo::ComparisonDirection::kGt:
-      return a > b;
-    case hlo::ComparisonDirection::kGe:
-      return a >= b;
-  }
-  return false;
-}
-
-bool is_floating(const HloInstruction& instruction) {
-  return instruction.shape.type == hlo::ElementType::kF32 ||
-         instruction.shape.type == hlo::ElementType::kBf16;
-}
-
-std::optional<double> binary(const HloInstruction& instruction, double a, double b) {
-  const bool is_pred = instruction.shape.type == hlo::ElementType::kPred;
-  switch (instruction.opcode) {
-    case HloOpcode::kCompare:
-      return holds(instruction.direction, a, b) ? 1 : 0;
-    case HloOpcode::kAdd:
-      return a + b;
-    case HloOpcode::kSubtract:
-      return a - b;
-    case HloOpcode::kMultiply:
-      return a * b;
-    case HloOpcode::kDivide:
-      if (is_floating(instruction)) return a / b;
-      return b != 0 ? std::optional(std::trunc(a / b)) : std::nullopt;
-    case HloOpcode::kMaximum:
-      return std::fmax(a, b);
-    case HloOpcode::kMinimum:
-      return std::fmin(a, b);
-    case HloOpcode::kAnd:
-      if (is_pred) return a != 0 && b != 0 ? 1 : 0;
-      return std::nullopt;
-    case HloOpcode::kOr:
-      if (is_pred) return a != 0 || b != 0 ? 1 : 0;
-      return std::nullopt;
-    case HloOpcode::kXor:
-      if (is_pred) return (a != 0) != (b != 0) ? 1 : 0;
-      return std::nullopt;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<double> unary(const HloInstruction& instruction, double a) {
-  switch (instruction.opcode) {
-    case HloOpcode::kNot:
-      if (instruction.shape.type == hlo::ElementType::kPred) return a == 0 ? 1 : 0;
-      return std::nullopt;
-    case HloOpcode::kNegate:
-      return -a;
-    case HloOpcode::kAbs:
-      return std::fabs(a);
-    case HloOpcode::kIsFinite:
-      return std::isfinite(a) ? 1 : 0;
-    case HloOpcode::kFloor:
-      return std::floor(a);
-    case HloOpcode::kCeil:
-      return std::ceil(a);
-    case HloOpcode::kConvert:
-      if (instruction.shape.type == hlo::ElementType::kPred) return a != 0 ? 1 : 0;
-      return is_floating(instruction) ? a : std::trunc(a);
-    case HloOpcode::kCopy:
-    case HloOpcode::kReshape:
-    case HloOpcode::kBitcast:
-    case HloOpcode::kBroadcast:
-      return a;
-    default:
-      return std::nullopt;
-  }
+bool passes_on(HloOpcode opcode) {
+  return opcode == HloOpcode::kCopy || opcode == HloOpcode::kReshape ||
+         opcode == HloOpcode::kBitcast || opcode == HloOpcode::kBroadcast;
 }
 
 }  // namespace
-
-std::optional<double> run_scalar(const HloInstruction& instruction,
-                                 const std::vector<double>& operands) {
-  if (instruction.opcode == HloOpcode::kSelect && operands.size() == 3) {
-    return operands[0] != 0 ? operands[1] : operands[2];
-  }
-  if (instruction.opcode == HloOpcode::kClamp && operands.size() == 3) {
-    return std::fmin(std::fmax(operands[1], operands[0]), operands[2]);
-  }
-  if (operands.size() == 2) return binary(instruction, operands[0], operands[1]);
-  if (operands.size() == 1) return unary(instruction, operands[0]);
-  return std::nullopt;
-}
 
 std::optional<std::vector<double>> run_scalars(const Computation& computation,
                                                const std::vector<double>& arguments) {
@@ -128,7 +36,10 @@ std::optional<std::vector<double>> run_scalars(const Computation& computation,
       for (std::size_t i = 0; i < instruction.operands.size() && operand(i); ++i) {
         operands.push_back(*operand(i));
       }
-      if (operands.size() == instruction.operands.size()) value = run_scalar(instruction, operands);
+      if (operands.empty() || operands.size() != instruction.operands.size()) return std::nullopt;
+      const hlo::ElementType from = computation.at(instruction.operands[0]).shape.type;
+      value =
+          passes_on(instruction.opcode) ? operands[0] : scalar_result(instruction, from, operands);
     }
     if (!value) return std::nullopt;
   }

@@ -7,16 +7,11 @@
 
 namespace tpu::compiler {
 
-/// Runs a computation of scalars (a reducer, a comparator) on numbers, in double precision: what it
-/// does shows in its results, however it is written. Predicates are 0 and 1. Nothing when it holds
-/// an operation that is no arithmetic, comparison, selection or logic.
+/// Runs a computation of scalars (a reducer, a comparator) on numbers: what it does shows in its
+/// results, however it is written. Nothing when it holds an operation that scalar_result() does not
+/// know.
 std::optional<std::vector<double>> run_scalars(const hlo::Computation& computation,
                                                const std::vector<double>& arguments);
-
-/// The result of one such operation on elements; predicates are 0 and 1, integers whole. Floating
-/// results are not rounded to the operation's type.
-std::optional<double> run_scalar(const hlo::HloInstruction& instruction,
-                                 const std::vector<double>& operands);
 
 /// How a comparator of a sort orders its first operand.
 enum class SortOrder { kUnknown, kAscending, kDescending };

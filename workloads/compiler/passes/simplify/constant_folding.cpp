@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/passes/simplify/scalar_arithmetic.h"
 #include "workloads/graph/small_floats.h"
 
 namespace tpu::compiler {
@@ -54,80 +55,6 @@ std::uint16_t to_f16(float value) {
   const auto bits = hlo::bits_of_float(*hlo::float_format(ElementType::kF16), value);
   if (bits) return static_cast<std::uint16_t>(*bits);
   return std::signbit(value) ? 0xfc00 : 0x7c00;
-}
-
-std::optional<double> fold_float(HloOpcode opcode, float a, float b) {
-  switch (opcode) {
-    case HloOpcode::kAdd:
-      return a + b;
-    case HloOpcode::kSubtract:
-      return a - b;
-    case HloOpcode::kMultiply:
-      return a * b;
-    case HloOpcode::kDivide:
-      return a / b;
-    case HloOpcode::kMaximum:
-      return std::isnan(a) || std::isnan(b) ? a + b : std::fmax(a, b);
-    case HloOpcode::kMinimum:
-      return std::isnan(a) || std::isnan(b) ? a + b : std::fmin(a, b);
-    case HloOpcode::kPower:
-      return std::pow(a, b);
-    case HloOpcode::kNegate:
-      return -a;
-    case HloOpcode::kAbs:
-      return std::fabs(a);
-    case HloOpcode::kExponential:
-      return std::exp(a);
-    case HloOpcode::kLog:
-      return std::log(a);
-    case HloOpcode::kSqrt:
-      return std::sqrt(a);
-    case HloOpcode::kRsqrt:
-      return 1.0F / std::sqrt(a);
-    case HloOpcode::kTanh:
-      return std::tanh(a);
-    default:
-      return std::nullopt;
-  }
-}
-
-/// Signed and unsigned alike: the low 32 bits of the results agree but for the comparisons, which
-/// `is_signed` decides.
-std::optional<double> fold_integer(HloOpcode opcode, std::int64_t a, std::int64_t b,
-                                   bool is_signed) {
-  const auto wrapped = [is_signed](std::int64_t value) {
-    const std::uint32_t low = static_cast<std::uint32_t>(value);
-    return is_signed ? static_cast<double>(static_cast<std::int32_t>(low))
-                     : static_cast<double>(low);
-  };
-  switch (opcode) {
-    case HloOpcode::kAdd:
-      return wrapped(a + b);
-    case HloOpcode::kSubtract:
-      return wrapped(a - b);
-    case HloOpcode::kMultiply:
-      return wrapped(
-          static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b)));
-    case HloOpcode::kMaximum:
-      return wrapped(a > b ? a : b);
-    case HloOpcode::kMinimum:
-      return wrapped(a < b ? a : b);
-    case HloOpcode::kNegate:
-      return wrapped(-a);
-    case HloOpcode::kAnd:
-      return wrapped(a & b);
-    case HloOpcode::kOr:
-      return wrapped(a | b);
-    case HloOpcode::kXor:
-      return wrapped(a ^ b);
-    case HloOpcode::kShiftLeft:
-      return b < 0 || b > 31 ? wrapped(0) : wrapped(a << b);
-    case HloOpcode::kShiftRightArithmetic:
-      if (!is_signed || b < 0 || b > 31) return std::nullopt;
-      return wrapped(a >> b);
-    default:
-      return std::nullopt;
-  }
 }
 
 }  // namespace
@@ -232,34 +159,31 @@ HloInstruction scalar_constant(ElementType type, double value) {
   return constant;
 }
 
+double rounded_to(ElementType type, double value) {
+  if (!is_float(type)) return value;
+  const auto rounded = static_cast<float>(value);
+  return type == ElementType::kF32 ? rounded : from_bf16(to_bf16(rounded));
+}
+
 std::optional<double> fold_scalar(const HloInstruction& instruction,
                                   const std::vector<const HloInstruction*>& operands) {
   if (operands.empty() || operands.size() > 2) return std::nullopt;
-  const std::optional<double> a = scalar_value(*operands[0]);
-  const std::optional<double> b = operands.size() == 2 ? scalar_value(*operands[1]) : 0.0;
-  if (!a || !b) return std::nullopt;
+  std::vector<double> values;
+  for (const HloInstruction* operand : operands) {
+    const std::optional<double> value = scalar_value(*operand);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
   const ElementType from = operands[0]->shape.type;
   const ElementType to = instruction.shape.type;
-  if (instruction.opcode == HloOpcode::kConvert) {
-    const bool fits = is_float(to) || (from == ElementType::kPred) || to == from;
-    if (fits) return to == from ? *a : static_cast<double>(static_cast<float>(*a));
-    const auto is_word = [](ElementType type) {
-      return type == ElementType::kS32 || type == ElementType::kU32;
-    };
-    if (is_word(from) && is_word(to)) {
-      return fold_integer(HloOpcode::kOr, static_cast<std::int64_t>(*a), 0,
-                          to == ElementType::kS32);
-    }
-    return std::nullopt;
-  }
-  if (is_float(to) && is_float(from)) {
-    return fold_float(instruction.opcode, static_cast<float>(*a), static_cast<float>(*b));
-  }
-  if (to == from && (to == ElementType::kS32 || to == ElementType::kU32)) {
-    return fold_integer(instruction.opcode, static_cast<std::int64_t>(*a),
-                        static_cast<std::int64_t>(*b), to == ElementType::kS32);
-  }
-  return std::nullopt;
+  const auto is_word = [](ElementType type) {
+    return type == ElementType::kS32 || type == ElementType::kU32;
+  };
+  const bool is_known = instruction.opcode == HloOpcode::kConvert
+                            ? is_float(to) || from == ElementType::kPred || to == from ||
+                                  (is_word(from) && is_word(to))
+                            : (is_float(to) && is_float(from)) || (to == from && is_word(to));
+  return is_known ? scalar_result(instruction, from, values) : std::nullopt;
 }
 
 std::optional<std::vector<std::uint8_t>> sliced_literal(const HloInstruction& slice,

@@ -23,8 +23,11 @@ std::optional<double> splat_value(const hlo::Computation& computation, hlo::Inst
 /// A scalar constant of the type with this value, rounded to the type.
 hlo::HloInstruction scalar_constant(hlo::ElementType type, double value);
 
-/// The result of an elementwise operation on scalar constants, computed in the precision of its
-/// type; none where this pass does not know the operation.
+/// A number as the type holds it: f32 and bf16 are rounded, others as they are.
+double rounded_to(hlo::ElementType type, double value);
+
+/// The result of an elementwise operation on scalar constants of the types that kernels compute
+/// with; none where scalar_result() knows none.
 std::optional<double> fold_scalar(const hlo::HloInstruction& instruction,
                                   const std::vector<const hlo::HloInstruction*>& operands);
 
