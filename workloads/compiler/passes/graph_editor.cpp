@@ -343,11 +343,12 @@ void GraphEditor::finish_tuple(const std::vector<Id>& values) {
   old = std::move(made);
 }
 
-void rewrite_everywhere(
+bool rewrite_everywhere(
     hlo::Module& module,
     const std::function<bool(const hlo::Computation&, const hlo::HloInstruction&)>& takes,
     const std::function<void(GraphEditor&, const hlo::HloInstruction&)>& rewrite) {
   const auto computations = static_cast<hlo::ComputationId>(module.computations.size());
+  bool found_any = false;
   for (hlo::ComputationId c = 0; c < computations; ++c) {
     GraphEditor edit(module, c);
     const std::size_t count = module.computation(c).instructions.size();
@@ -361,7 +362,9 @@ void rewrite_everywhere(
       found = true;
     }
     if (found) tidy(module.computations[static_cast<std::size_t>(c)]);
+    found_any = found_any || found;
   }
+  return found_any;
 }
 
 }  // namespace tpu::compiler

@@ -91,8 +91,8 @@ class GraphEditor {
 
 /// What a pass does that rewrites single operations wherever they stand: in each computation that
 /// the module has before, `rewrite` makes what stands for each instruction that it `takes`; those
-/// that changed are put in order.
-void rewrite_everywhere(
+/// that changed are put in order. True when there are such.
+bool rewrite_everywhere(
     hlo::Module& module,
     const std::function<bool(const hlo::Computation&, const hlo::HloInstruction&)>& takes,
     const std::function<void(GraphEditor&, const hlo::HloInstruction&)>& rewrite);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/counted_loop.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -206,7 +205,6 @@ bool is_eigen(const hlo::Computation& code, const HloInstruction& call) {
 }
 
 void expand(hlo::Module& module, GraphEditor& edit, const HloInstruction& call) {
-  edit.stand_for(call.id);
   // "lower,sort,...".
   const bool is_lower = call.raw_attributes->find("backend_config=\"0,") == std::string::npos;
   const Extents given = edit.dimensions(call.operands[0]);
@@ -234,19 +232,9 @@ void expand(hlo::Module& module, GraphEditor& edit, const HloInstruction& call) 
 }  // namespace
 
 void expand_eigenvalues(hlo::Module& module) {
-  const auto count = static_cast<hlo::ComputationId>(module.computations.size());
-  for (hlo::ComputationId id = 0; id < count; ++id) {
-    GraphEditor edit(module, id);
-    const auto code = [&]() -> hlo::Computation& {
-      return module.computations[static_cast<std::size_t>(id)];
-    };
-    const std::size_t instructions = code().instructions.size();
-    for (std::size_t i = 0; i < instructions; ++i) {
-      const HloInstruction call = code().instructions[i];
-      if (is_eigen(code(), call)) expand(module, edit, call);
-    }
-    if (code().instructions.size() > instructions) tidy(code());
-  }
+  rewrite_everywhere(module, is_eigen, [&](GraphEditor& edit, const HloInstruction& call) {
+    expand(module, edit, call);
+  });
 }
 
 }  // namespace tpu::compiler

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/counted_loop.h"
 
 namespace tpu::compiler {
@@ -131,84 +130,70 @@ Id zeros(GraphEditor& edit, const Extents& extents) {
   return edit.splat(ElementType::kF32, extents, 0);
 }
 
-/// Expands the factorizations of one computation.
+bool says(const HloInstruction& instruction, const char* attribute) {
+  return instruction.raw_attributes->find(attribute) != std::string::npos;
+}
+
+bool calls(const HloInstruction& instruction, const char* target) {
+  return instruction.opcode == HloOpcode::kCustomCall &&
+         instruction.custom_call_target.get() == target;
+}
+
+/// Of shapes that fit each other; what does not is refused with other unknown operations.
+bool is_factorization(const hlo::Computation& code, const HloInstruction& call) {
+  if (call.operands.empty()) return false;
+  const hlo::Shape& matrix = code.at(call.operands[0]).shape;
+  const auto rank = matrix.dimensions.size();
+  if (matrix.type != ElementType::kF32 || rank < 2) return false;
+  const bool is_square = matrix.dimensions[rank - 1] == matrix.dimensions[rank - 2];
+  switch (call.opcode) {
+    case HloOpcode::kCholesky:
+      return is_square;
+    case HloOpcode::kTriangularSolve: {
+      Extents right = code.at(call.operands[1]).shape.dimensions, expected = matrix.dimensions;
+      if (!is_square || right.size() != rank) return false;
+      // One extent of the right side is free.
+      const std::size_t free = rank - (says(call, "left_side=true") ? 1 : 2);
+      expected[free] = right[free];
+      return right == expected;
+    }
+    case HloOpcode::kCustomCall:
+      if (calls(call, "ProductOfElementaryHouseholderReflectors")) {
+        return call.operands.size() == 2 && !call.shape.is_tuple();
+      }
+      return (calls(call, "LuDecomposition") && call.shape.elements.size() == 3) ||
+             (calls(call, "Qr") && call.shape.elements.size() == 2);
+    default:
+      return false;
+  }
+}
+
+/// Expands one factorization.
 class FactorizationExpander {
  public:
-  FactorizationExpander(hlo::Module& module, hlo::ComputationId computation)
-      : module_(module), computation_(computation), edit_(module, computation) {}
+  FactorizationExpander(hlo::Module& module, GraphEditor& edit, const HloInstruction& old)
+      : module_(module), edit_(edit), old_(old) {}
 
-  /// All of them become loops over columns.
+  /// It becomes a loop over columns.
   void run() {
-    for_each_of_them([this] { expand(); });
+    if (old_.opcode == HloOpcode::kCholesky) return cholesky();
+    if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
+    if (calls(old_, "LuDecomposition")) return lu();
+    if (calls(old_, "Qr")) return qr();
+    if (calls(old_, "ProductOfElementaryHouseholderReflectors")) return reflectors();
   }
-  /// Those of many matrices become loops over parts of at most so many bytes.
-  void part(std::uint64_t most_bytes) {
-    for_each_of_them([this, most_bytes] { work_in_parts(most_bytes); });
-  }
+  /// One of many matrices becomes a loop over parts of at most so many bytes.
+  void work_in_parts(std::uint64_t most_bytes);
 
  private:
-  void for_each_of_them(const std::function<void()>& rewrite) {
-    const std::size_t count = code().instructions.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      old_ = code().instructions[i];
-      if (old_.operands.empty() || !is_well_formed()) continue;
-      edit_.stand_for(old_.id);
-      rewrite();
-    }
-    if (code().instructions.size() > count) tidy(code());
-  }
-  hlo::Computation& code() { return module_.computations[static_cast<std::size_t>(computation_)]; }
-  bool says(const char* attribute) const {
-    return old_.raw_attributes->find(attribute) != std::string::npos;
-  }
-  bool calls(const char* target) const {
-    return old_.opcode == HloOpcode::kCustomCall && old_.custom_call_target.get() == target;
-  }
   std::vector<Id> loop(
       std::int64_t trips, const std::vector<Id>& initial,
       const std::function<std::vector<Id>(GraphEditor&, Id, const std::vector<Id>&)>& body) {
     return counted_loop(module_, edit_, old_, trips, initial, body);
   }
 
-  /// Shapes that fit each other; what does not is refused with other unknown operations.
-  bool is_well_formed() const {
-    const hlo::Shape matrix = edit_.shape(old_.operands[0]);
-    const auto rank = matrix.dimensions.size();
-    if (matrix.type != ElementType::kF32 || rank < 2) return false;
-    const bool is_square = matrix.dimensions[rank - 1] == matrix.dimensions[rank - 2];
-    switch (old_.opcode) {
-      case HloOpcode::kCholesky:
-        return is_square;
-      case HloOpcode::kTriangularSolve: {
-        Extents right = edit_.dimensions(old_.operands[1]), expected = matrix.dimensions;
-        if (!is_square || right.size() != rank) return false;
-        // One extent of the right side is free.
-        const std::size_t free = rank - (says("left_side=true") ? 1 : 2);
-        expected[free] = right[free];
-        return right == expected;
-      }
-      case HloOpcode::kCustomCall:
-        if (calls("ProductOfElementaryHouseholderReflectors")) {
-          return old_.operands.size() == 2 && !old_.shape.is_tuple();
-        }
-        return (calls("LuDecomposition") && old_.shape.elements.size() == 3) ||
-               (calls("Qr") && old_.shape.elements.size() == 2);
-      default:
-        return false;
-    }
-  }
-
-  void expand() {
-    if (old_.opcode == HloOpcode::kCholesky) return cholesky();
-    if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
-    if (calls("LuDecomposition")) return lu();
-    if (calls("Qr")) return qr();
-    if (calls("ProductOfElementaryHouseholderReflectors")) return reflectors();
-  }
-
   std::int64_t matrices_at_a_time(const std::vector<hlo::Shape>& results, std::int64_t count,
                                   std::uint64_t most_bytes) const;
-  void work_in_parts(std::uint64_t most_bytes);
   void cholesky();
   void triangular_solve();
   void lu();
@@ -216,9 +201,8 @@ class FactorizationExpander {
   void reflectors();
 
   hlo::Module& module_;
-  hlo::ComputationId computation_;
-  GraphEditor edit_;
-  HloInstruction old_;
+  GraphEditor& edit_;
+  const HloInstruction& old_;
 };
 
 /// An array of one matrix, of its rank without the dimensions of the batch.
@@ -277,7 +261,7 @@ void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
   for (const hlo::Shape& result : results) {
     state.push_back(edit_.splat(result.type, batched(result.dimensions, count), 0));
   }
-  const HloInstruction whole = old_;
+  const HloInstruction& whole = old_;
   const std::vector<Id> done =
       loop(count / part, state, [&](GraphEditor& edit, Id step, const std::vector<Id>& values) {
         const Id begin = edit.binary_with(HloOpcode::kMultiply, step, static_cast<double>(part));
@@ -339,7 +323,7 @@ void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
 /// one each row finds its element of the column, which is a sum along lanes, over the diagonal one.
 /// Reads one triangle only.
 void FactorizationExpander::cholesky() {
-  const bool is_lower = says("lower=true");
+  const bool is_lower = says(old_, "lower=true");
   const Id given = old_.operands[0];
   const Extents extents = edit_.dimensions(given);
   const auto last = static_cast<std::int64_t>(extents.size()) - 1;
@@ -370,10 +354,11 @@ void FactorizationExpander::cholesky() {
 /// off those that come later. Only B changes; column i of op(A), a sum along lanes, is 0 where
 /// nothing is taken off. X op(A) = B is op(A)^T X^T = B^T.
 void FactorizationExpander::triangular_solve() {
-  const bool is_left = says("left_side=true");
-  const bool is_transposed = says("transpose_a=TRANSPOSE") || says("transpose_a=ADJOINT");
+  const bool is_left = says(old_, "left_side=true");
+  const bool is_transposed =
+      says(old_, "transpose_a=TRANSPOSE") || says(old_, "transpose_a=ADJOINT");
   const bool turns = is_transposed == is_left;
-  const bool is_lower = says("lower=true") != turns;
+  const bool is_lower = says(old_, "lower=true") != turns;
   Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
   Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
   const Extents square = edit_.dimensions(triangle), extents = edit_.dimensions(right);
@@ -384,7 +369,7 @@ void FactorizationExpander::triangular_solve() {
     return edit_.compare(edit_.iota(ElementType::kS32, square, last - 1),
                          edit_.iota(ElementType::kS32, square, last), side);
   };
-  if (!says("unit_diagonal=true")) {
+  if (!says(old_, "unit_diagonal=true")) {
     const Id factors = a.reciprocal(a.sum_of_rows(on(ComparisonDirection::kEq), triangle));
     triangle = edit_.binary(HloOpcode::kMultiply, triangle, a.along_rows(factors));
     right = edit_.binary(HloOpcode::kMultiply, right, b.along_rows(factors));
@@ -582,12 +567,12 @@ void FactorizationExpander::reflectors() {
 /// State of a loop that is one kernel, read and written, takes a fourth of VMEM at most
 /// (`join_small_kernels`).
 void expand_factorizations(hlo::Module& module, const Target& target) {
-  const auto for_each = [&](const auto& work) {
-    const auto count = static_cast<hlo::ComputationId>(module.computations.size());
-    for (hlo::ComputationId id = 0; id < count; ++id) work(FactorizationExpander(module, id));
-  };
-  for_each([&](FactorizationExpander expander) { expander.part(target.vmem_bytes / 8); });
-  for_each([](FactorizationExpander expander) { expander.run(); });
+  rewrite_everywhere(module, is_factorization, [&](GraphEditor& edit, const HloInstruction& old) {
+    FactorizationExpander(module, edit, old).work_in_parts(target.vmem_bytes / 8);
+  });
+  rewrite_everywhere(module, is_factorization, [&](GraphEditor& edit, const HloInstruction& old) {
+    FactorizationExpander(module, edit, old).run();
+  });
 }
 
 }  // namespace tpu::compiler

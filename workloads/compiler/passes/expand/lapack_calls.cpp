@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -31,9 +30,7 @@ char option(const HloInstruction& call, std::string_view name) {
 
 class LapackCall {
  public:
-  LapackCall(GraphEditor& edit, HloInstruction call) : edit_(edit), call_(std::move(call)) {
-    edit_.stand_for(call_.id);
-  }
+  LapackCall(GraphEditor& edit, const HloInstruction& call) : edit_(edit), call_(call) {}
 
   /// The factor in its triangle, what stood there in the other one.
   void potrf() {
@@ -110,7 +107,7 @@ class LapackCall {
   Id zeros(const hlo::Shape& shape) { return edit_.splat(shape.type, shape.dimensions, 0); }
 
   GraphEditor& edit_;
-  HloInstruction call_;
+  const HloInstruction& call_;
 };
 
 /// What a call of LAPACK becomes, and the operands and results that it has.
@@ -151,21 +148,13 @@ bool is_cpu_library_call(const HloInstruction& instruction) {
 }
 
 void legalize_lapack_calls(hlo::Module& module) {
-  const auto count = static_cast<hlo::ComputationId>(module.computations.size());
-  for (hlo::ComputationId id = 0; id < count; ++id) {
-    GraphEditor edit(module, id);
-    const std::size_t instructions = module.computation(id).instructions.size();
-    for (std::size_t i = 0; i < instructions; ++i) {
-      const hlo::Computation& code = module.computation(id);
-      const Routine* routine = routine_of(code.instructions[i]);
-      if (routine == nullptr || !has_matrix(code, code.instructions[i])) continue;
-      LapackCall call(edit, code.instructions[i]);
-      (call.*routine->legalize)();
-    }
-    if (module.computation(id).instructions.size() > instructions) {
-      tidy(module.computations[static_cast<std::size_t>(id)]);
-    }
-  }
+  const auto takes = [](const hlo::Computation& code, const HloInstruction& call) {
+    return routine_of(call) != nullptr && has_matrix(code, call);
+  };
+  rewrite_everywhere(module, takes, [](GraphEditor& edit, const HloInstruction& given) {
+    LapackCall call(edit, given);
+    (call.*routine_of(given)->legalize)();
+  });
 }
 
 }  // namespace tpu::compiler

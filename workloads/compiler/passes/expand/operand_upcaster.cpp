@@ -1,6 +1,5 @@
 #include "workloads/compiler/passes/expand/operand_upcaster.h"
 
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
 namespace tpu::compiler {
@@ -24,23 +23,14 @@ bool is_mixed(const hlo::Computation& code, const HloInstruction& product) {
 }  // namespace
 
 void upcast_operands(hlo::Module& module) {
-  for (hlo::ComputationId id = 0; id < static_cast<hlo::ComputationId>(module.computations.size());
-       ++id) {
-    GraphEditor edit(module, id);
-    const std::size_t count = module.computation(id).instructions.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      HloInstruction product = module.computation(id).instructions[i];
-      if (!is_mixed(module.computation(id), product)) continue;
-      edit.stand_for(product.id);
-      for (hlo::InstructionId& operand : product.operands) {
-        operand = edit.convert(operand, product.shape.type);
-      }
-      product.name += ".upcast";
-      edit.finish(edit.append_instruction(std::move(product)));
+  rewrite_everywhere(module, is_mixed, [](GraphEditor& edit, const HloInstruction& given) {
+    HloInstruction product = given;
+    for (hlo::InstructionId& operand : product.operands) {
+      operand = edit.convert(operand, product.shape.type);
     }
-    hlo::Computation& code = module.computations[static_cast<std::size_t>(id)];
-    if (code.instructions.size() > count) tidy(code);
-  }
+    product.name += ".upcast";
+    edit.finish(edit.append_instruction(std::move(product)));
+  });
 }
 
 }  // namespace tpu::compiler

@@ -135,10 +135,7 @@ class ComparisonOfParts {
   std::map<Id, TwoParts> parts_;
 };
 
-void split(hlo::Module& module, hlo::ComputationId in, Id id) {
-  GraphEditor edit(module, in);
-  const HloInstruction old = module.computation(in).at(id);
-  edit.stand_for(id);
+void split(hlo::Module& module, GraphEditor& edit, const HloInstruction& old) {
   HloInstruction sort = old;
   sort.operands.clear();
   sort.shape = {};
@@ -179,27 +176,15 @@ void split(hlo::Module& module, hlo::ComputationId in, Id id) {
 }  // namespace
 
 void split_wide_sorts(hlo::Module& module) {
-  const std::size_t computations = module.computations.size();
-  bool has_splits = false;
-  for (std::size_t c = 0; c < computations; ++c) {
-    const auto in = static_cast<hlo::ComputationId>(c);
-    const std::size_t count = module.computation(in).instructions.size();
-    bool has_split = false;
-    for (std::size_t i = 0; i < count; ++i) {
-      const hlo::Computation& code = module.computation(in);
-      const HloInstruction& instruction = code.instructions[i];
-      const bool is_wide =
-          instruction.opcode == HloOpcode::kSort &&
-          std::any_of(instruction.operands.begin(), instruction.operands.end(),
-                      [&](Id operand) { return has_parts(code.at(operand).shape); });
-      if (!is_wide) continue;
-      split(module, in, static_cast<Id>(i));
-      has_split = true;
-    }
-    if (has_split) tidy(module.computations[c]);
-    has_splits = has_splits || has_split;
-  }
-  if (has_splits) remove_unused_computations(module);
+  const auto is_wide = [](const hlo::Computation& code, const HloInstruction& sort) {
+    return sort.opcode == HloOpcode::kSort &&
+           std::any_of(sort.operands.begin(), sort.operands.end(),
+                       [&](Id operand) { return has_parts(code.at(operand).shape); });
+  };
+  const auto split_sort = [&](GraphEditor& edit, const HloInstruction& sort) {
+    split(module, edit, sort);
+  };
+  if (rewrite_everywhere(module, is_wide, split_sort)) remove_unused_computations(module);
 }
 
 }  // namespace tpu::compiler
