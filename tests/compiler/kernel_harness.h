@@ -227,6 +227,7 @@ class KernelHarness : private isa::Surroundings {
       if (control.waits) wait(control.flag, control.value);
       latencies.issue(kernel, bundle, result_.cycles);
       count(kernel, bundle);
+      check_products(kernel, bundle, state);
       try {
         isa::execute_bundle(kernel, pc, state, *this);
       } catch (const ProgramFault& fault) {
@@ -240,6 +241,21 @@ class KernelHarness : private isa::Surroundings {
     }
     if (jumps) throw ProgramFault("a branch in the last bundle has no delay slot");
     if (!latencies.all_popped()) throw ProgramFault("the kernel ends with results in a queue");
+  }
+  /// v2 multiplies 24 bits without a sign: no index may have more.
+  static void check_products(const isa::Kernel& kernel, const isa::Bundle& bundle,
+                             const isa::CoreState& state) {
+    for (const isa::Instruction* in = kernel.begin(bundle); in != kernel.end(bundle); ++in) {
+      if (in->opcode != isa::Opcode::kSmulU24) continue;
+      for (const isa::Operand& operand : in->operands) {
+        if (operand.kind != isa::Operand::Kind::kRegister) continue;
+        const std::uint32_t value = state.scalar.s.at(operand.reg);
+        if (value >> 24 != 0) {
+          throw ProgramFault(kernel.name + ": a product of " + std::to_string(value) +
+                             ", expected 24 bits");
+        }
+      }
+    }
   }
   void count(const isa::Kernel& kernel, const isa::Bundle& bundle) {
     for (const isa::Instruction* in = kernel.begin(bundle); in != kernel.end(bundle); ++in) {

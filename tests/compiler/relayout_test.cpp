@@ -173,6 +173,10 @@ Move reverse(const Extents& input, const Extents& dimensions) {
 TEST(Relayout, ReversalOfRowsAndMajors) {
   check(reverse({3, 4, 10, 50}, {0, 1}));
   check(reverse({4, 21, 150}, {0, 1}));
+  compiler::Target v2;
+  v2.chip = "v2";
+  check(reverse({3, 40, 21, 300}, {0, 1}), ElementType::kF32, v2);
+  check(reverse({9, 40, 300}, {0, 1, 2}), ElementType::kF32, v2);
 }
 
 /// Lanes and rows that fill their tiles, one of them, or neither; a part of one tile.

@@ -72,9 +72,9 @@ Index ElementMover::row_of(const TileArray& array, const Position& position) {
   return add(builder_, tile, modulo_power_of_two(builder_, row, 3));
 }
 
-Index ElementMover::negative(Index index) {
-  if (index.is_constant()) return {{}, -index.offset};
-  return {builder_.sub(0, to_operand(builder_, index)), 0};
+Index ElementMover::counted_back(std::int64_t from, Index index) {
+  if (index.is_constant()) return {{}, from - index.offset};
+  return {builder_.sub(from, to_operand(builder_, index)), 0};
 }
 
 void ElementMover::fill(const TileArray& array, std::uint32_t word) {
@@ -152,9 +152,8 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
     Position from(rank - 1), to(rank - 1);
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const Box::Dimension& d = box.dimensions[i];
-      Index distance = multiply(builder_, place[i], std::abs(d.step));
-      if (d.step < 0) distance = negative(distance);
-      from[i] = distance.plus(d.from);
+      const Index distance = multiply(builder_, place[i], std::abs(d.step));
+      from[i] = d.step < 0 ? counted_back(d.from, distance) : distance.plus(d.from);
       to[i] = multiply(builder_, place[i], d.spread).plus(d.to);
     }
     if (whole_tiles) {
@@ -197,10 +196,10 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
   const auto one = [&](Index tile, std::uint8_t mask) {
     const auto upper = static_cast<std::uint8_t>(mask & of_upper);
     const auto lower = static_cast<std::uint8_t>(mask & ~of_upper);
-    const Index near = turns ? negative(tile) : tile;
-    const Index first = tile_of(source, from, near.plus(tiles_apart)).plus(rows_apart);
-    const Index second = tile_of(source, from, near.plus(tiles_apart + (turns ? -1 : 1)))
-                             .plus(rows_apart + (turns ? 8 : -8));
+    const Index near = turns ? counted_back(tiles_apart, tile) : tile.plus(tiles_apart);
+    const Index first = tile_of(source, from, near).plus(rows_apart);
+    const Index second =
+        tile_of(source, from, near.plus(turns ? -1 : 1)).plus(rows_apart + (turns ? 8 : -8));
     const std::int32_t stride = turns ? -1 : 1;
     const Index there = tile_of(target, to, tile);
     move_lanes(
@@ -302,7 +301,7 @@ void ElementMover::move_lanes(const Box::Dimension& lanes, const Load& load, con
   const std::int64_t lanes_apart = distance - 128 * tiles_apart;
   const std::int64_t end = lanes.to + lanes.extent;
   const auto one = [&](Index tile, std::int64_t first_lane, std::int64_t end_lane) {
-    const Index near = (turns ? negative(tile) : tile).plus(tiles_apart);
+    const Index near = turns ? counted_back(tiles_apart, tile) : tile.plus(tiles_apart);
     const auto load_tile = [&](int next) { return load(near.plus(next)); };
     if (turns) {
       turn_tile(lanes_apart, first_lane, end_lane, load_tile,
