@@ -158,6 +158,7 @@ Block& BlockTable::make_block(std::uint32_t kernel, std::uint32_t bundle, bool s
   block.end_op = code.ops.data() + end.first_op;
   block.touches_units =
       first.first_queue_op != end.first_queue_op || first.first_slow_write != end.first_slow_write;
+  block.is_quiet = !block.touches_units && block.how_it_ends != Block::End::kCall;
   starts_[kernel][bundle * 2 + (slot ? 1 : 0)] = &block;
   return block;
 }

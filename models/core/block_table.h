@@ -44,6 +44,10 @@ using UnitTimes = std::array<std::uint64_t, UnitCycles().size()>;  ///< The same
 constexpr Unit pushed_unit(std::size_t index) {
   return index == 4 ? Unit::kXlu : static_cast<Unit>(static_cast<std::size_t>(Unit::kMxu0) + index);
 }
+/// Its place among all units.
+constexpr std::size_t pushed_index(std::size_t index) {
+  return static_cast<std::size_t>(pushed_unit(index));
+}
 
 /// A straight run of bundles: at most its first bundle touches the outside, and a branch or a call
 /// is at its end. So its duration and counters are constants.
@@ -65,6 +69,7 @@ struct Block {
   std::uint32_t call_site = 0;  ///< Of the call.
   std::uint32_t duration = 0;
   bool touches_units = false;  ///< Pushes, pops or writes a register slowly.
+  bool is_quiet = false;       ///< Touches none, and calls nothing.
   const MicroOp* first_op = nullptr;
   const MicroOp* end_op = nullptr;
   Block* next = nullptr;    ///< At `end`, once it has been reached.

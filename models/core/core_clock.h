@@ -12,6 +12,8 @@ class CoreClock {
   CoreClock(std::uint32_t own_mhz, std::uint32_t machine_mhz)
       : own_(own_mhz), machine_(machine_mhz) {}
 
+  /// It has an edge in every cycle of the machine.
+  bool is_the_machines() const { return own_ == machine_; }
   /// Edges up to and with a cycle of the machine, but for edge 0.
   std::uint64_t edges(std::uint64_t cycle) const {
     if (own_ == machine_) return cycle;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "isa/cpu_clones.h"
 #include "isa/disassembler.h"
@@ -25,9 +26,6 @@ bool is_noticed_outside(const isa::DmaDescriptor& descriptor) {
          descriptor.destination.space == isa::MemorySpace::kOutfeed;
 }
 
-/// Places of the units whose pushes keep them busy behind the bundle.
-std::size_t pushed_index(std::size_t unit) { return static_cast<std::size_t>(pushed_unit(unit)); }
-
 }  // namespace
 
 Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable& blocks,
@@ -48,6 +46,8 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
       outside_(outside),
       paths_(blocks.program(), options) {
   if (options.interpret) scoreboard_.emplace(params.core);
+  runs_quietly_ = options.interpret && !options.values && data == nullptr &&
+                  options.observer == nullptr && place.clock.is_the_machines();
   result_.chip = place.chip;
   result_.core = place.core;
   result_.ops.resize(blocks.program().ops.size());
@@ -81,7 +81,7 @@ Sequencer::Next Sequencer::go_ahead(std::uint64_t now) {
     end_wait(now);
   }
   while (!finished_) {
-    if (step_ended_ || (block_->interacts && next_interaction_ != DecodedBundle::kNone)) {
+    if (step_ended_ || meets_outside()) {
       if (now_ > now) return Next::kAt;
       switch (step_ended_ ? decide_warm_up() : interact()) {
         case Contact::kDone:
@@ -97,6 +97,10 @@ Sequencer::Next Sequencer::go_ahead(std::uint64_t now) {
     if (step_ended_) {
       end_step();
       continue;
+    }
+    if (runs_quietly_) {
+      execute_quiet_bundles();
+      if (step_ended_ || meets_outside()) continue;
     }
     execute_block();
     go_on();
@@ -298,29 +302,6 @@ void Sequencer::count_idle(CoreState state, std::uint64_t cycles) {
   }
 }
 
-/// The slow twin counts busy and idle cycles of units one by one while any of them works.
-void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to) {
-  if (work_until_ <= from) return none_works_.add(state, to - from);
-  std::array<std::uint64_t, UnitCycles().size()> until{};
-  std::uint64_t last = from;
-  for (std::size_t u = 0; u < until.size(); ++u) {
-    until[u] = scoreboard_->busy_until(pushed_unit(u));
-    last = std::max(last, std::min(until[u], to));
-  }
-  for (std::uint64_t cycle = from; cycle < last; ++cycle) {
-    for (std::size_t u = 0; u < until.size(); ++u) {
-      if (cycle < until[u]) {
-        ++busy_passed_[u];
-      } else {
-        dynamic_.idle[pushed_index(u)].add(state, 1);
-      }
-    }
-  }
-  for (std::size_t u = 0; u < until.size(); ++u) {
-    dynamic_.idle[pushed_index(u)].add(state, to - last);
-  }
-}
-
 /// Which addresses are unknown; anything else of a DMA has to be known.
 UnknownAddresses Sequencer::unknown_addresses(const Interaction& interaction) const {
   UnknownAddresses unknown;
@@ -469,12 +450,16 @@ void Sequencer::execute_block() {
     check_timing(guards);
     count_guarded(guards);
   }
-  if (counted_ != &block || counted_idle_ != idle_) {
-    note_executions();
-    counted_ = &block;
-    counted_idle_ = idle_;
+  if (scoreboard_) {
+    count_by_itself(block);
+  } else {
+    if (counted_ != &block || counted_idle_ != idle_) {
+      note_executions();
+      counted_ = &block;
+      counted_idle_ = idle_;
+    }
+    ++executions_;
   }
-  ++executions_;
   const std::uint64_t end = place_.clock.after(now_, block.duration + held_);
   now_ += block.duration;
   if (held_ != 0) hold(held_, ScheduleCause::kUnforced);
@@ -497,19 +482,23 @@ TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_
 /// A loop executes a block again and again: they are noted when another one comes, with what the
 /// units left idle in them and what position() asks for at each DMA.
 void Sequencer::note_executions() {
-  if (executions_ == 0) return;
-  const std::uint64_t times = executions_;
-  executions_ = 0;
-  const std::size_t number = counted_->number;
-  if (number >= pending_.size()) pending_.resize(2 * number + 64);
-  if (pending_[number] == 0) uncounted_.push_back(counted_);
-  pending_[number] += times;
-  for (std::size_t r = BlockCounters::kRan; r < BlockCounters::kCount; ++r) {
-    counts_[r] += times * counted_->counters.values[r];
+  for (const Block* block : executed_) {
+    note_executions(*block, nullptr, std::exchange(executions_of_[block->number], 0));
   }
-  if (counted_idle_ == nullptr) return;
-  for (std::size_t u = 0; u < counted_idle_->size(); ++u) {
-    counts_[BlockCounters::kIdle + pushed_index(u)] += times * (*counted_idle_)[u];
+  executed_.clear();
+  if (executions_ != 0) note_executions(*counted_, counted_idle_, std::exchange(executions_, 0));
+}
+
+void Sequencer::note_executions(const Block& block, const UnitCycles* idle, std::uint64_t times) {
+  if (block.number >= pending_.size()) pending_.resize(2 * std::size_t{block.number} + 64);
+  if (pending_[block.number] == 0) uncounted_.push_back(&block);
+  pending_[block.number] += times;
+  for (std::size_t r = BlockCounters::kRan; r < BlockCounters::kCount; ++r) {
+    counts_[r] += times * block.counters.values[r];
+  }
+  if (idle == nullptr) return;
+  for (std::size_t u = 0; u < idle->size(); ++u) {
+    counts_[BlockCounters::kIdle + pushed_index(u)] += times * (*idle)[u];
   }
 }
 
@@ -544,34 +533,15 @@ void Sequencer::limit_step() {
 
 void Sequencer::check_timing(std::uint64_t guards) {
   if (looking_ahead_) return;
-  if (!scoreboard_) {
-    const BlockTable::Outcome outcome = blocks_.check(*block_, state_, guards);
-    if (outcome.violation) {
-      fault(outcome.violation, outcome.bundle, now_ + outcome.offset,
-            outcome.violation.hazard.ready - outcome.offset);
-    }
-    state_ = outcome.exit;
-    held_ = outcome.held;
-    idle_ = outcome.idle;
-    return;
+  if (scoreboard_) return check_bundles(guards);
+  const BlockTable::Outcome outcome = blocks_.check(*block_, state_, guards);
+  if (outcome.violation) {
+    fault(outcome.violation, outcome.bundle, now_ + outcome.offset,
+          outcome.violation.hazard.ready - outcome.offset);
   }
-  const bool checks = block_->touches_units || !scoreboard_->registers_settled();
-  const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
-  std::uint64_t now = edges();
-  for (std::uint32_t b = block_->first; b < block_->end; ++b) {
-    if (checks) {
-      const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
-      if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
-      if (kernel.bundles[b].first_queue_op != kernel.bundles[b + 1].first_queue_op) {
-        for (std::size_t u = 0; u < UnitCycles().size(); ++u) {
-          work_until_ = std::max(work_until_, scoreboard_->busy_until(pushed_unit(u)));
-        }
-      }
-    }
-    const std::uint64_t next = now + 1 + kernel.bundles[b].delay;
-    pass_cycles(CoreState::kIssue, now, next);
-    now = next;
-  }
+  state_ = outcome.exit;
+  held_ = outcome.held;
+  idle_ = outcome.idle;
 }
 
 void Sequencer::run_scalar(const MicroOp* begin, const MicroOp* end) {
@@ -926,6 +896,7 @@ void Sequencer::check_accounts() const {
 
 std::vector<Sequencer::FlagAddition> Sequencer::look_ahead(std::uint64_t blocks) {
   looking_ahead_ = true;
+  runs_quietly_ = false;
   idle_ = nullptr;  // Of the last block; the table may have forgotten it, and nobody asks it now.
   flags_.end_wait();
   try {

@@ -141,6 +141,9 @@ class Sequencer {
   void follow_address(Origin origin) const;
   std::string add_to_remote_flag(const Interaction& interaction);
   void count_dma(const isa::DmaDescriptor& descriptor);
+  bool meets_outside() const {
+    return block_->interacts && next_interaction_ != DecodedBundle::kNone;
+  }
   void execute_block();
   std::uint64_t edges() const { return place_.clock.edges(now_); }
   void hold(std::uint64_t cycles, ScheduleCause cause);
@@ -151,6 +154,10 @@ class Sequencer {
   void run_scalar(const MicroOp* begin, const MicroOp* end);
   [[noreturn]] void fault_in(const MicroOp* failed);
   void check_timing(std::uint64_t guards);
+  void check_bundles(std::uint64_t guards);
+  void execute_quiet_bundles();
+  void execute_quiet_run();
+  void count_by_itself(const Block& block);
   void count_guarded(std::uint64_t guards);
   bool branch_taken();
   std::uint32_t branch_bundle() const;
@@ -172,6 +179,7 @@ class Sequencer {
   void check_accounts() const;
   Counters counters();
   void note_executions();
+  void note_executions(const Block& block, const UnitCycles* idle, std::uint64_t times);
   void count_blocks();
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
   void require(Origin origin, const std::string& what) const;
@@ -214,6 +222,8 @@ class Sequencer {
   BlockTable::StateId state_ = BlockTable::kRested;
   std::uint64_t held_ = 0;                ///< Cycles that interlocks add to the block.
   std::optional<Scoreboard> scoreboard_;  ///< With options.interpret: checked bundle by bundle.
+  /// With a scoreboard: what is not checked goes by without anybody looking.
+  bool runs_quietly_ = false;
 
   std::array<std::uint64_t, BlockCounters::kCount> counts_{};
   const Block* counted_ = nullptr;            ///< Its last executions are not in counts_ yet.
@@ -221,7 +231,10 @@ class Sequencer {
   std::uint64_t executions_ = 0;
   std::vector<std::uint64_t> pending_;   ///< Executions that are not in counts_ yet, by block.
   std::vector<const Block*> uncounted_;  ///< Those blocks.
-  const UnitCycles* idle_ = nullptr;     ///< Of the present block; absent with a scoreboard.
+  // With a scoreboard, where the next bundle is another block: executions that are not even noted.
+  std::vector<std::uint64_t> executions_of_;  ///< By block.
+  std::vector<const Block*> executed_;        ///< Those blocks.
+  const UnitCycles* idle_ = nullptr;          ///< Of the present block; absent with a scoreboard.
   // With a scoreboard: what units that work on behind a push have done, until when one of them
   // does, and the cycles in which none did.
   std::array<std::uint64_t, UnitCycles().size()> busy_passed_{};

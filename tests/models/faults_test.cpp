@@ -229,6 +229,18 @@ TEST(Faults, AnEndlessLoop) {
                "without a DMA, a wait or an end", options);
 }
 
+TEST(Faults, AnEndlessLoopBundleByBundleEndsAtTheLimit) {
+  RunOptions options = test::on_core(0);
+  options.interpret = true;
+  options.runaway_cycles = 100;
+  expect_fault("loop:\n{ %s1 = smov 0 }{ sbr.rel target = loop }{ %s2 = smov 0 }",
+               "has run for 101 cycles without a DMA, a wait or an end", options);
+  options.runaway_cycles = ~std::uint64_t{0};
+  options.max_step_cycles = 200;
+  expect_fault("loop:\n{ %s1 = smov 0 }{ sbr.rel target = loop }{ %s2 = smov 0 }",
+               "the step has taken more than 200 cycles", options);
+}
+
 /// One granule from HBM, over and over: each trip is a contact with the outside.
 const char* const kEndlessDmas =
     "loop:\n{ dma.hbm_to_vmem 0, 1, 0, 8 }{ dma.done.wait 8, 1 }{ vsyncadd 8, -1 }"
