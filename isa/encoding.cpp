@@ -286,16 +286,24 @@ Kernel decode_bundles(const std::vector<std::uint32_t>& words, const std::string
   return kernel;
 }
 
-std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions) {
+std::vector<std::uint32_t> encode_instructions(
+    const std::vector<const Instruction*>& instructions) {
   std::vector<std::uint32_t> words;
-  for (const Instruction& in : instructions) {
+  words.reserve(3 * instructions.size());
+  for (const Instruction* in : instructions) {
     Immediates immediates;
-    const std::uint64_t word = encode_instruction(in, immediates);
+    const std::uint64_t word = encode_instruction(*in, immediates);
     words.push_back(static_cast<std::uint32_t>(word));
     words.push_back(static_cast<std::uint32_t>(word >> 32));
     words.insert(words.end(), immediates.begin(), immediates.end());
   }
   return words;
+}
+
+std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions) {
+  std::vector<const Instruction*> each;
+  for (const Instruction& in : instructions) each.push_back(&in);
+  return encode_instructions(each);
 }
 
 struct InstructionReader::Reading {

@@ -35,6 +35,7 @@ Kernel decode_bundles(const std::vector<std::uint32_t>& words, const std::string
 
 /// Instructions without bundles: the two words of each, its immediates behind them.
 std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions);
+std::vector<std::uint32_t> encode_instructions(const std::vector<const Instruction*>& instructions);
 
 /// The inverse, for `count` of them; throws as decode_bundles().
 std::vector<Instruction> decode_instructions(const std::vector<std::uint32_t>& words,

@@ -31,9 +31,15 @@ VirtualNames virtual_names(const NameList& list) {
 
 class KernelWriter {
  public:
+  void make_room(std::size_t bytes) { bytes_.reserve(bytes_.size() + bytes); }
   void byte(std::uint32_t value) { bytes_.push_back(static_cast<std::uint8_t>(value)); }
   void two_bytes(std::uint32_t value) { byte(value), byte(value >> 8); }
-  void four_bytes(std::uint32_t value) { two_bytes(value), two_bytes(value >> 16); }
+  void four_bytes(std::uint32_t value) {
+    const std::array<std::uint8_t, 4> bytes{
+        static_cast<std::uint8_t>(value), static_cast<std::uint8_t>(value >> 8),
+        static_cast<std::uint8_t>(value >> 16), static_cast<std::uint8_t>(value >> 24)};
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
   void varint(std::size_t value) {
     for (; value >= 0x80; value >>= 7) byte(static_cast<std::uint32_t>(value & 0x7f) | 0x80);
     byte(static_cast<std::uint32_t>(value));
@@ -64,67 +70,76 @@ struct InstructionHash {
   }
 };
 
-/// Each instruction of some kernels once, numbered in the order of first use. Its table holds
-/// hashes and numbers side by side, in places that are found from the hash: code takes its
-/// instructions from all over the table, and the place that it takes soon is asked for before.
+/// Each instruction of some kernels once, numbered in the order of first use. Code takes its
+/// instructions from all over the place: the place in the table that is needed soon is asked for
+/// before, and then the instruction with which that of the code is compared.
 class InstructionNumbers {
  public:
   explicit InstructionNumbers(const std::vector<Kernel>& kernels) {
     std::size_t count = 0;
     for (const Kernel& kernel : kernels) count += kernel.instructions.size();
     uses_.reserve(count);
+    while (places_.size() < count / 2) places_.resize(2 * places_.size());
     for (const Kernel& kernel : kernels) add(kernel.instructions);
   }
 
-  const std::vector<Instruction>& distinct() const { return distinct_; }
+  /// Where each is used first.
+  const std::vector<const Instruction*>& distinct() const { return distinct_; }
   /// The number of each instruction of the first kernel, then of the second, ...
   const std::vector<std::uint32_t>& uses() const { return uses_; }
 
  private:
-  static constexpr std::uint32_t kFree = ~std::uint32_t{0};
   static constexpr std::size_t kSoon = 8;  ///< A power of two.
   struct Place {
+    const Instruction* instruction = nullptr;  ///< Null: free.
+    std::uint32_t number = 0;
     std::uint32_t hash = 0;  ///< Its upper half; the lower one says where to look first.
-    std::uint32_t number = kFree;
   };
 
+  static std::uint32_t upper(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+  std::size_t first_place(std::uint64_t hash) const { return hash & (places_.size() - 1); }
+  std::size_t next_place(std::size_t at) const { return (at + 1) & (places_.size() - 1); }
+
   void add(const std::vector<Instruction>& code) {
-    std::array<std::uint64_t, kSoon> hashes{};
-    for (std::size_t i = 0; i < code.size() + kSoon; ++i) {
-      std::uint64_t& hash = hashes[i % kSoon];
-      if (i >= kSoon) uses_.push_back(number_of(code[i - kSoon], hash));
+    std::array<std::uint64_t, 2 * kSoon> hashes{};
+    for (std::size_t i = 0; i < code.size() + 2 * kSoon; ++i) {
+      std::uint64_t& hash = hashes[i % (2 * kSoon)];
+      if (i >= 2 * kSoon) uses_.push_back(number_of(code[i - 2 * kSoon], hash));
+      if (i >= kSoon) {
+        const Place& soon = places_[first_place(hashes[(i - kSoon) % (2 * kSoon)])];
+        __builtin_prefetch(soon.instruction);
+      }
       if (i >= code.size()) continue;
       hash = InstructionHash()(code[i]);
-      __builtin_prefetch(&places_[hash & (places_.size() - 1)]);
+      __builtin_prefetch(&places_[first_place(hash)]);
     }
   }
 
   std::uint32_t number_of(const Instruction& in, std::uint64_t hash) {
-    const auto upper = static_cast<std::uint32_t>(hash >> 32);
-    std::size_t at = hash & (places_.size() - 1);
-    for (; places_[at].number != kFree; at = (at + 1) & (places_.size() - 1)) {
+    std::size_t at = first_place(hash);
+    for (; places_[at].instruction != nullptr; at = next_place(at)) {
       const Place& place = places_[at];
-      if (place.hash == upper && distinct_[place.number] == in) return place.number;
+      if (place.hash == upper(hash) && *place.instruction == in) return place.number;
     }
     const auto number = static_cast<std::uint32_t>(distinct_.size());
-    places_[at] = {upper, number};
-    distinct_.push_back(in);
-    if (2 * distinct_.size() > places_.size()) grow();
+    places_[at] = {&in, number, upper(hash)};
+    distinct_.push_back(&in);
+    if (3 * distinct_.size() > 2 * places_.size()) grow();
     return number;
   }
 
   void grow() {
-    places_.assign(4 * places_.size(), Place());
+    places_.assign(2 * places_.size(), Place());
     for (std::uint32_t number = 0; number < distinct_.size(); ++number) {
-      const std::uint64_t hash = InstructionHash()(distinct_[number]);
-      std::size_t at = hash & (places_.size() - 1);
-      while (places_[at].number != kFree) at = (at + 1) & (places_.size() - 1);
-      places_[at] = {static_cast<std::uint32_t>(hash >> 32), number};
+      const std::uint64_t hash = InstructionHash()(*distinct_[number]);
+      std::size_t at = first_place(hash);
+      while (places_[at].instruction != nullptr) at = next_place(at);
+      places_[at] = {distinct_[number], number, upper(hash)};
     }
   }
 
-  std::vector<Place> places_ = std::vector<Place>(1 << 12);  ///< A power of two, half of it free.
-  std::vector<Instruction> distinct_;
+  std::vector<Place> places_ = std::vector<Place>(1 << 12);  ///< A power of two, a third free.
+  std::vector<const Instruction*> distinct_;
   std::vector<std::uint32_t> uses_;
 };
 
@@ -395,6 +410,9 @@ std::vector<std::uint8_t> encode_kernels(const std::vector<Kernel>& kernels) {
   }
   const InstructionNumbers numbers(kernels);
   const std::vector<std::uint32_t> words = encode_instructions(numbers.distinct());
+  std::size_t bundles = 0;
+  for (const Kernel& kernel : kernels) bundles += kernel.bundles.size();
+  out.make_room(4 * (words.size() + numbers.uses().size()) + 2 * bundles);
   out.varint(numbers.distinct().size());
   out.varint(words.size());
   for (const std::uint32_t word : words) out.four_bytes(word);

@@ -1,7 +1,7 @@
 #include "isa/opcode_table.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <cstring>
 #include <vector>
 
 #include "isa/generation.h"
@@ -60,20 +60,73 @@ constexpr std::array<OpcodeInfo, kOpcodeCount> make_table() {
 /// of the build.
 constexpr std::array<OpcodeInfo, kOpcodeCount> kRows = make_table();
 
-const std::unordered_map<std::string, OpcodeAndUnit>& names() {
-  static const std::unordered_map<std::string, OpcodeAndUnit> kNames = [] {
-    std::unordered_map<std::string, OpcodeAndUnit> all;
+/// The mnemonics with their unit numbers, in places that are found from their first and last
+/// characters: a listing has millions of them.
+class Mnemonics {
+ public:
+  Mnemonics() {
     for (const OpcodeInfo& row : kRows) {
       for (int unit = 0; unit < (row.has_unit ? kMaxUnits : 1); ++unit) {
-        const std::string text = opcode_text(row.opcode, static_cast<std::uint8_t>(unit));
-        const bool added = all.insert({text, {row.opcode, static_cast<std::uint8_t>(unit)}}).second;
-        TPU_CHECK(added, "two rows of opcodes.def for " << text);
+        add(opcode_text(row.opcode, static_cast<std::uint8_t>(unit)),
+            {row.opcode, static_cast<std::uint8_t>(unit)});
       }
     }
-    return all;
-  }();
-  return kNames;
-}
+  }
+
+  const OpcodeAndUnit* find(std::string_view text) const {
+    const Ends ends(text);
+    std::size_t at = ends.place();
+    for (; places_[at].opcode.opcode != Opcode::kCount; at = (at + 1) % kPlaces) {
+      if (places_[at].ends == ends && places_[at].is(text)) return &places_[at].opcode;
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 2048;
+  static_assert(kOpcodeCount * kMaxUnits <= kPlaces / 2);
+
+  /// The first and the last eight characters; all of a shorter text.
+  struct Ends {
+    std::uint64_t first = 0, last = 0;
+
+    Ends() = default;
+    explicit Ends(std::string_view text) {
+      if (text.size() >= sizeof first) {
+        std::memcpy(&first, text.data(), sizeof first);
+        std::memcpy(&last, text.data() + text.size() - sizeof last, sizeof last);
+      } else {
+        for (const char c : text) first = first << 8 | static_cast<unsigned char>(c);
+      }
+    }
+    bool operator==(const Ends& other) const { return first == other.first && last == other.last; }
+    std::size_t place() const {
+      return ((first * 0x9e3779b97f4a7c15 ^ last) * 0xff51afd7ed558ccd >> 32) % kPlaces;
+    }
+  };
+  struct Place {
+    Ends ends;
+    OpcodeAndUnit opcode;
+    std::string text;
+
+    /// Whether that is the text, of which the ends are those of this one.
+    bool is(std::string_view other) const {
+      if (text.size() != other.size()) return false;
+      const std::size_t in_ends = 2 * sizeof ends.first;
+      return text.size() <= in_ends || text == other;
+    }
+  };
+
+  void add(std::string text, OpcodeAndUnit opcode) {
+    TPU_CHECK(find(text) == nullptr, "two rows of opcodes.def for " << text);
+    const Ends ends(text);
+    std::size_t at = ends.place();
+    while (places_[at].opcode.opcode != Opcode::kCount) at = (at + 1) % kPlaces;
+    places_[at] = {ends, opcode, std::move(text)};
+  }
+
+  std::vector<Place> places_ = std::vector<Place>(kPlaces);
+};
 
 /// Apart from info(), which decoding asks millions of times.
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_opcode(Opcode opcode) {
@@ -111,9 +164,10 @@ std::string_view memory_of_address(const OpcodeInfo& row) {
 }
 
 std::optional<OpcodeAndUnit> find_opcode(std::string_view text) {
-  const auto found = names().find(std::string(text));
-  if (found == names().end()) return std::nullopt;
-  return found->second;
+  static const Mnemonics mnemonics;
+  const OpcodeAndUnit* found = mnemonics.find(text);
+  if (found == nullptr) return std::nullopt;
+  return *found;
 }
 
 std::string opcode_text(Opcode opcode, std::uint8_t unit) {

@@ -16,8 +16,17 @@ constexpr std::uint32_t kMaxName = 1u << 28;
 /// printed address, and nothing else lies here.
 constexpr std::uint32_t kRegistryWord = 0x3f00 / 4 - 1;
 
+constexpr std::array<bool, 256> opcode_characters() {
+  std::array<bool, 256> found{};
+  for (int c = 'a'; c <= 'z'; ++c) found[static_cast<std::size_t>(c)] = true;
+  for (int c = '0'; c <= '9'; ++c) found[static_cast<std::size_t>(c)] = true;
+  found['.'] = found['_'] = found['-'] = true;
+  return found;
+}
+
 bool is_opcode_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  static constexpr std::array<bool, 256> kFound = opcode_characters();
+  return kFound[static_cast<unsigned char>(c)];
 }
 
 int register_count(char file) {
@@ -34,12 +43,11 @@ int register_count(char file) {
 }
 
 /// "s", "v", "p" or "vm" at the cursor as the letter of the register file; 0 for none.
-char take_file(TextCursor& cursor) {
-  if (cursor.take("vm")) return 'm';
-  for (const char file : {'s', 'v', 'p'}) {
-    if (cursor.take(file)) return file;
-  }
-  return 0;
+[[gnu::always_inline]] inline char take_file(TextCursor& cursor) {
+  const char file = cursor.peek();
+  if (file != 's' && file != 'v' && file != 'p') return 0;
+  cursor.advance(1);
+  return file == 'v' && cursor.take('m') ? 'm' : file;
 }
 
 /// Where the address that a scalar_lea computes leads.
@@ -101,7 +109,7 @@ ListingParser::Name ListingParser::parse_name() {
   name.name = static_cast<std::uint32_t>(cursor_.decimal("the number of a name", kMaxName));
   if (file == 0) return name;
   name.file = file;
-  cursor_.expect("_");
+  cursor_.expect('_');
   const char* physical = cursor_.at();
   if (take_file(cursor_) != file) cursor_.fail_at(place, register_kind(file));
   const std::uint64_t number = cursor_.decimal("the number of a register");
@@ -128,6 +136,7 @@ void ListingParser::parse_instruction() {
   const std::string_view text = cursor_.take_while(is_opcode_character);
   skip_space();
   define(dest.name);
+  if (text == "vnop") return;  // Half of what is no instruction.
   const auto found = find_opcode(text);
   if (!found) {
     if (text == "dma.general") return parse_general_dma(dest);
@@ -178,9 +187,9 @@ void ListingParser::parse_smov(const Name& dest) {
     if (cursor_.take(',')) {
       skip_space();
       const ParsedOperand otherwise = parse_operand('s');
-      cursor_.expect(")");
+      cursor_.expect(')');
       skip_space();
-      cursor_.expect(",");
+      cursor_.expect(',');
       skip_space();
       const ParsedOperand then = parse_operand('s');
       if (otherwise.hbm_allocation || then.hbm_allocation) {
@@ -192,11 +201,11 @@ void ListingParser::parse_smov(const Name& dest) {
       names.operands = {predicate.name, then.name, otherwise.name, 0};
       return append(instruction, names);
     }
-    cursor_.expect(")");
+    cursor_.expect(')');
     instruction.guard = {predicate.reg, negated};
     names.guard = predicate.name;
     skip_space();
-    cursor_.expect(",");
+    cursor_.expect(',');
     skip_space();
   }
   parse_operands(info(Opcode::kSmov), instruction, names, references);
@@ -234,7 +243,7 @@ void ListingParser::parse_by_signature(const Name& dest, const OpcodeInfo& row, 
   if (row.opcode == Opcode::kVperm) {
     names.operands[1] = parse_queue_name();
     skip_space();
-    cursor_.expect(",");
+    cursor_.expect(',');
     skip_space();
   }
   if (row.opcode == Opcode::kSbrRel) {
@@ -265,11 +274,11 @@ std::uint32_t ListingParser::parse_queue_name() {
 /// "[3/16]" of a transpose: the number of this push and of all.
 void ListingParser::parse_transpose_position(Instruction& instruction) {
   const char* place = cursor_.at();
-  cursor_.expect("[");
+  cursor_.expect('[');
   const std::uint64_t number = cursor_.decimal("the number of a push", 16);
-  cursor_.expect("/");
+  cursor_.expect('/');
   const std::uint64_t count = cursor_.decimal("a number of pushes", 16);
-  cursor_.expect("]");
+  cursor_.expect(']');
   if (number == 0 || number > count) cursor_.fail_at(place, "[i/n] with 1 <= i <= n");
   skip_space();
   for (const char* remark : {"(short)", "(narrow)"}) {  // Of the unit's work, not of its result.
@@ -282,13 +291,13 @@ void ListingParser::parse_transpose_position(Instruction& instruction) {
 
 /// "(%p3_p1)" or "(!%p3_p1)" or "(0)"
 bool ListingParser::parse_guard(Instruction& instruction, VirtualNames& names) {
-  cursor_.expect("(");
+  cursor_.expect('(');
   if (cursor_.take("0)")) return true;
   instruction.guard.negated = cursor_.take('!');
   const Name predicate = parse_register('p');
   instruction.guard.predicate = predicate.reg;
   names.guard = predicate.name;
-  cursor_.expect(")");
+  cursor_.expect(')');
   return false;
 }
 
@@ -298,7 +307,7 @@ void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instructi
     if (instruction.operands[k].kind != Operand::Kind::kNone) continue;  // Read before: [i/n].
     if (k > 0) {
       skip_space();
-      cursor_.expect(",");
+      cursor_.expect(',');
     }
     skip_space();
     const ParsedOperand parsed = parse_operand(row.operand_files[k]);
@@ -320,7 +329,7 @@ void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instructi
   if (cursor_.peek() != '[') return;  // A remark: the allocation into which the address points.
   cursor_.advance(1);
   parse_allocation_number();
-  cursor_.expect("]");
+  cursor_.expect(']');
 }
 
 /// `, /*src_stride=*/%s5_s1, /*dst_stride=*/%s6_s2, /*steps_per_stride=*/%s5_s1` behind a DMA:
@@ -334,7 +343,7 @@ void ListingParser::parse_strides(Instruction& instruction) {
   std::array<ParsedOperand, 3> strides;
   for (std::size_t i = 0; i < strides.size(); ++i) {
     skip_space();
-    if (i > 0) cursor_.expect(",");
+    if (i > 0) cursor_.expect(',');
     skip_space();
     strides[i] = parse_operand('s');
   }
@@ -404,16 +413,16 @@ void ListingParser::parse_general_dma(const Name& dest) {
   if (cursor_.peek() == '(') {
     never = parse_guard(instruction, names);
     skip_space();
-    cursor_.expect(",");
+    cursor_.expect(',');
   }
   const auto next = [&] {
-    cursor_.expect(",");
+    cursor_.expect(',');
     skip_space();
     return parse_operand('s');
   };
   const ListingSpace from = parse_pointer(instruction.operands[0], names.operands[0]);
   const ParsedOperand granules = next();
-  cursor_.expect(",");
+  cursor_.expect(',');
   const ListingSpace to = parse_pointer(instruction.operands[2], names.operands[2]);
   const ParsedOperand flag = next();
   const ParsedOperand source_flag = next();
@@ -502,7 +511,7 @@ ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {
 ListingParser::ParsedOperand ListingParser::parse_scalar_allocation() {
   ParsedOperand parsed;
   const char* place = cursor_.at();
-  cursor_.expect("[");
+  cursor_.expect('[');
   const Allocation& allocation = parse_allocation_number();
   std::uint32_t address = address_of(allocation, place);
   if (cursor_.take(" + $")) {
@@ -510,7 +519,7 @@ ListingParser::ParsedOperand ListingParser::parse_scalar_allocation() {
   } else if (cursor_.take(" - $")) {
     address -= static_cast<std::uint32_t>(cursor_.hexadecimal("an offset"));
   }
-  cursor_.expect("]");
+  cursor_.expect(']');
   parsed.operand = Operand::immediate_(address);
   parsed.space = allocation.space;
   if (allocation.space == ListingSpace::kHbm) parsed.hbm_allocation = allocation.number;
@@ -588,7 +597,7 @@ std::uint32_t ListingParser::parse_literal() {
 /// `-inf|-inf`: two fp32 numbers as bf16 in one word, as `vpack.i.bf16` of them makes it. Listings
 /// seen have equal halves; that the first is the high one, as with vpack's operands, is assumed.
 std::uint32_t ListingParser::parse_packed_literal(std::uint32_t high) {
-  cursor_.expect("|");
+  cursor_.expect('|');
   const std::uint32_t low = parse_literal();
   return round_to_bf16(high) | round_to_bf16(low) >> 16;
 }
@@ -598,11 +607,11 @@ void ListingParser::parse_address(char letter, Instruction& instruction, Virtual
   const ListingSpace space = letter == 'A'   ? ListingSpace::kVmem
                              : letter == 'a' ? ListingSpace::kSmem
                                              : ListingSpace::kCmem;
-  cursor_.expect("[" + std::string(to_string(space)) + ":[");
+  cursor_.expect(letter == 'A' ? "[vmem:[" : letter == 'a' ? "[smem:[" : "[cmem:[");
   parse_address_terms(space, instruction, names);
-  cursor_.expect("]");
+  cursor_.expect(']');
   if (letter != 'a') parse_address_options(instruction, names);
-  cursor_.expect("]");
+  cursor_.expect(']');
 }
 
 void ListingParser::parse_address_terms(ListingSpace space, Instruction& instruction,

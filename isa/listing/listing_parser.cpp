@@ -1,6 +1,7 @@
 #include "isa/listing/listing_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "sim/base/error.h"
@@ -16,6 +17,37 @@ std::string_view trimmed(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
+}
+
+struct MarkCounts {
+  std::size_t lines = 0, semicolons = 0;
+};
+
+/// Sums of bytes, which stay below 256 for as many steps, are what compilers make vectors of.
+MarkCounts count_marks(std::string_view text) {
+  constexpr std::size_t kAtOnce = 32, kSteps = 255;
+  MarkCounts counts;
+  while (!text.empty()) {
+    std::array<std::uint8_t, kAtOnce> lines{}, semicolons{};
+    const std::size_t steps = std::min(kSteps, text.size() / kAtOnce);
+    for (std::size_t step = 0; step < steps; ++step) {
+      const char* at = text.data() + step * kAtOnce;
+      for (std::size_t i = 0; i < kAtOnce; ++i) {
+        lines[i] = static_cast<std::uint8_t>(lines[i] + (at[i] == '\n'));
+        semicolons[i] = static_cast<std::uint8_t>(semicolons[i] + (at[i] == ';'));
+      }
+    }
+    for (std::size_t i = 0; i < kAtOnce; ++i) {
+      counts.lines += lines[i];
+      counts.semicolons += semicolons[i];
+    }
+    if (steps == 0) {
+      for (const char c : text) counts.lines += c == '\n', counts.semicolons += c == ';';
+      break;
+    }
+    text.remove_prefix(steps * kAtOnce);
+  }
+  return counts;
 }
 
 }  // namespace
@@ -49,17 +81,12 @@ Listing ListingParser::parse() {
 
 /// For all bundles and instructions: growing step by step touches three times the memory.
 void ListingParser::make_room() {
-  const std::string_view text = cursor_.rest();
-  const auto count = [text](char mark) {
-    std::size_t marks = 0;
-    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 2)) ++marks;
-    return marks;
-  };
-  const std::size_t bundles = count('\n') + 1;  // One to a line; ";;" parts instructions.
-  const std::size_t instructions = bundles + count(';');
+  const MarkCounts counts = count_marks(cursor_.rest());
+  const std::size_t bundles = counts.lines + 1;  // One to a line; ";;" parts instructions.
+  const std::size_t instructions = bundles + counts.semicolons / 2;
   listing_.kernel.bundles.reserve(bundles);
   listing_.kernel.instructions.reserve(instructions);
-  listing_.kernel.names.reserve(instructions);
+  if (placement_.names == CodeNames::kAll) listing_.kernel.names.reserve(instructions);
 }
 
 /// The key of the marks, between two lines that begin with an equals sign.
@@ -96,18 +123,18 @@ void ListingParser::parse_bundle() {
     if (!known) cursor_.fail("one of the marks LH, LB, LE, PB, PF, CT");
     cursor_.skip_blanks();
   }
-  cursor_.expect(":");
+  cursor_.expect(':');
   cursor_.skip_blanks();
   while (cursor_.take('>')) cursor_.skip_blanks();
-  cursor_.expect("{");
+  cursor_.expect('{');
   bundle_ = Bundle{};
   bundle_.first_instruction = static_cast<std::uint32_t>(listing_.kernel.instructions.size());
   while (true) {
     skip_space();
-    if (cursor_.take("}")) break;  // v4: "{}".
+    if (cursor_.take('}')) break;  // v4: "{}".
     parse_instruction();
     skip_space();
-    if (cursor_.take("}")) break;
+    if (cursor_.take('}')) break;
     if (!cursor_.take(";;")) cursor_.fail("\";;\" or \"}\" after an instruction");
   }
   bundle_.instruction_count =
@@ -218,7 +245,7 @@ void ListingParser::append(const Instruction& instruction, const VirtualNames& n
     note_second_name(names.dest, names.operands[0]);
   }
   listing_.kernel.instructions.push_back(instruction);
-  listing_.kernel.names.push_back(names);
+  if (placement_.names == CodeNames::kAll) listing_.kernel.names.push_back(names);
 }
 
 void ListingParser::define(std::uint32_t name) {

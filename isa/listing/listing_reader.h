@@ -12,6 +12,10 @@
 
 namespace tpu::isa {
 
+/// Whether code has the virtual names of XLA's listings: only runs that compute values check them,
+/// and they are two fifths of what code takes.
+enum class CodeNames : std::uint8_t { kAll, kNone };
+
 /// Where the relative addresses of a kernel begin. Offsets of the top-level program are absolute.
 struct ListingPlacement {
   std::uint32_t smem_word = 0;
@@ -22,6 +26,7 @@ struct ListingPlacement {
   bool keeps_empty_cycles = true;
   /// Patterns of shuffles have a hexadecimal digit for each sublane, from v4 on; else an octal one.
   bool hexadecimal_patterns = false;
+  CodeNames names = CodeNames::kAll;
 };
 
 /// An operand that holds an address in an HBM allocation. The reader leaves the distance from the
@@ -73,7 +78,8 @@ struct Listing {
 /// is refused with WorkloadError, `file:line:column: expected ..., found ...`. The virtual names
 /// stand in Kernel::names (number 0 goes unchecked); a push of a queue has its name as `dest`, a
 /// pop the name of its push, and vperm that of its pattern, behind the names of its operands. Names
-/// that nothing in the listing defines are left out: a few listings read them.
+/// that nothing in the listing defines are left out: a few listings read them. Without names the
+/// instructions are the same.
 ///
 /// Not instructions of the machine and dropped: vnop, compiler-scheduling-barrier,
 /// inlined_call_operand, and instructions guarded by the constant 0. vdelay becomes Bundle::delay.

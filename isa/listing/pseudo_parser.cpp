@@ -7,7 +7,7 @@ namespace tpu::isa {
 
 /// What the listing prints but the machine does not execute.
 bool ListingParser::parse_pseudo(const Name& dest, std::string_view text, const char* place) {
-  if (text == "vnop" || text == "compiler-scheduling-barrier") return true;
+  if (text == "compiler-scheduling-barrier") return true;
   if (text == "vdelay") {
     parse_delay();
   } else if (text == "sphi") {
@@ -117,12 +117,12 @@ void ListingParser::parse_call_operand(const Name& dest, const char* place) {
   const auto is_index = [](char c) { return is_digit(c) || c == ','; };
   cursor_.expect(", shape index: {");
   cursor_.take_while(is_index);
-  cursor_.expect("}");
+  cursor_.expect('}');
   if (cursor_.take(", may-alias: {")) {
     cursor_.take_while(is_index);
-    cursor_.expect("}");
+    cursor_.expect('}');
   }
-  cursor_.expect("]");
+  cursor_.expect(']');
   operand.reg = dest.reg;
   operand.name = dest.name;
   if (operand.space == ListingOperand::Space::kHbm) pointers_[dest.name] = ListingSpace::kHbm;

@@ -40,7 +40,7 @@ std::string_view TextCursor::take_line() {
   return {from, static_cast<std::size_t>(line_end - from)};
 }
 
-std::uint64_t TextCursor::decimal(std::string_view what, std::uint64_t limit) {
+std::uint64_t TextCursor::any_decimal(std::string_view what, std::uint64_t limit) {
   constexpr std::ptrdiff_t kNeverTooLong = 19;
   const char* const from = at_;
   const char* c = from;

@@ -64,11 +64,11 @@ class TextCursor {
   /// The next character; 0 at the end of the text.
   char peek() const { return at_ == end_ ? '\0' : *at_; }
   char peek(std::size_t ahead) const { return ahead < left() ? at_[ahead] : '\0'; }
-  bool looking_at(std::string_view word) const {
+  [[gnu::always_inline]] bool looking_at(std::string_view word) const {
     return left() >= word.size() && std::memcmp(at_, word.data(), word.size()) == 0;
   }
   /// Steps over `word` when it stands here.
-  bool take(std::string_view word) {
+  [[gnu::always_inline]] bool take(std::string_view word) {
     if (!looking_at(word)) return false;
     at_ += word.size();
     return true;
@@ -78,7 +78,7 @@ class TextCursor {
     ++at_;
     return true;
   }
-  void expect(std::string_view word) {
+  [[gnu::always_inline]] void expect(std::string_view word) {
     if (!take(word)) fail_expected(word);
   }
   void expect(char c) {
@@ -99,7 +99,20 @@ class TextCursor {
   std::string_view take_line();
 
   /// A number in digits; `what` names it in the error. Values above `limit` are refused.
-  std::uint64_t decimal(std::string_view what, std::uint64_t limit = 0xffffffffu);
+  [[gnu::always_inline]] std::uint64_t decimal(std::string_view what,
+                                               std::uint64_t limit = 0xffffffffu) {
+    // Of numbers with fewer digits none is too large for 64 bits; others are rare.
+    constexpr std::size_t kLong = 19;
+    const char* const stop = left() > kLong ? at_ + kLong : end_;
+    const char* c = at_;
+    std::uint64_t value = 0;
+    for (; c != stop && is_digit(*c); ++c) {
+      value = value * 10 + static_cast<std::uint64_t>(*c - '0');
+    }
+    if (c == at_ || c == at_ + kLong || value > limit) return any_decimal(what, limit);
+    at_ = c;
+    return value;
+  }
   /// "0x" and hexadecimal digits.
   std::uint64_t hexadecimal(std::string_view what, std::uint64_t limit = 0xffffffffu);
   /// "0x.." or a number in digits.
@@ -123,10 +136,12 @@ class TextCursor {
   SourceLocation location(const char* place) const;
 
  private:
+  [[gnu::cold, gnu::noinline]] std::uint64_t any_decimal(std::string_view what,
+                                                         std::uint64_t limit);
   [[noreturn]] void fail_limit(const char* place, std::string_view what, std::uint64_t limit) const;
   std::string_view line_before(const char* place) const;
   std::string excerpt(const char* place) const;
-  [[noreturn]] void fail_expected(std::string_view word) const;
+  [[noreturn, gnu::cold, gnu::noinline]] void fail_expected(std::string_view word) const;
 
   const char* at_;
   const char* end_;

@@ -29,6 +29,10 @@ TEST(OpcodeTable, UnknownMnemonicsAreNotFoundAndTheNearestIsNamed) {
   EXPECT_FALSE(find_opcode("vmatpush.msra.mxu9"));
   EXPECT_FALSE(find_opcode("vmatpush.msra.mxu{u}"));
   EXPECT_FALSE(find_opcode(""));
+  // Begin and end of a mnemonic, with something else between.
+  EXPECT_TRUE(find_opcode("vmatmul.f32.dwg.msra.gmra.mxu0"));
+  EXPECT_FALSE(find_opcode("vmatmul.f32.dwg.nsra.gmra.mxu0"));
+  EXPECT_FALSE(find_opcode("vmatmul.gmra.mxu0"));
   EXPECT_EQ(nearest_opcode_text("sad.s32"), "sadd.s32");
   EXPECT_EQ(nearest_opcode_text("vmatpush.msar.mxu1"), "vmatpush.msra.mxu1");
   EXPECT_EQ(nearest_opcode_text("vmatpush.msar.mxu3"), "vmatpush.msra.mxu3");

@@ -482,6 +482,14 @@ TEST(ListingReader, SaysWhereAndWhatItExpected) {
   EXPECT_EQ(error_of_one("%v1_v2 = vld.sshfl [vmem:[%s1_s1] pattern:$0x54321076]"),
             "kernel.txt:10:58: expected a shuffle pattern of eight octal digits of at most "
             "16777215, found \"0x54321076] }\"");
+  EXPECT_EQ(error_of_one("%s1_s2 = smov 99999999999999999999999"),
+            "kernel.txt:10:29: expected a number of at most 4294967295, found "
+            "\"99999999999999999999999 }\"");
+  EXPECT_EQ(error_of_one("%v1_v2 = vld [vmem:[%s1_s1 + $0x11111111111111111]]"),
+            "kernel.txt:10:45: expected an offset of at most 4294967295, found "
+            "\"0x11111111111111111]] }\"");
+  EXPECT_EQ(error_of_one("%v1_v2 = vld [vmem:[%s1_s1 + $0x]]"),
+            "kernel.txt:10:45: expected an offset (0x...), found \"0x]] }\"");
   EXPECT_EQ(error_of_one("%s1_s2 = sadd.s32 %s1_s1, %s2_s2 %s3_s3"),
             "kernel.txt:10:48: expected \";;\" or \"}\" after an instruction, found \"%s3_s3 }\"");
 }
