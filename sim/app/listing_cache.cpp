@@ -56,13 +56,13 @@ std::string build_id() {
 
 /// The name of a program in the cache; nothing where it is not worth one or can't have one.
 std::optional<std::string> key_of(const std::string& captured, const std::string& chip,
-                                  CodeNames names, std::uint64_t smallest_listing) {
+                                  isa::CodeNames names, std::uint64_t smallest_listing) {
   const std::string build = build_id();
   if (build.empty()) return std::nullopt;
   std::uint64_t bytes = 0;
   Sha256 digest;
   digest.add(TPUSIM_VERSION "\n" + build + "\n" + chip + "\n");
-  digest.add(names == CodeNames::kAll ? "with names\n" : "without names\n");
+  digest.add(names == isa::CodeNames::kAll ? "with names\n" : "without names\n");
   const std::vector<std::string> files = xla::files_of_program(captured, chip);
   for (const std::string& file : files) {
     std::error_code error;
@@ -89,15 +89,6 @@ std::optional<isa::Program> read_kept(const std::string& path) {
   }
 }
 
-void drop_names(isa::Program& program) {
-  for (isa::Kernel& kernel : program.kernels) {
-    kernel.names = {};
-    kernel.renamings = {};
-    kernel.operand_names = {};
-  }
-  for (isa::CallSite& site : program.call_sites) site.operand_names = {};
-}
-
 /// Files that this class wrote, and nothing else that may lie in the folder.
 bool is_kept_program(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -108,15 +99,14 @@ bool is_kept_program(const fs::path& path) {
 }  // namespace
 
 isa::Program ListingCache::load(const std::string& captured, const std::string& chip,
-                                CodeNames names) const {
+                                isa::CodeNames names) const {
   std::optional<std::string> key;
   if (!folder_.empty()) key = key_of(captured, chip, names, limits_.smallest_listing);
   const std::string path = key ? folder_ + "/" + *key + kEnding : "";
   if (key) {
     if (std::optional<isa::Program> kept = read_kept(path)) return *std::move(kept);
   }
-  isa::Program program = xla::load_captured(captured, chip);
-  if (names == CodeNames::kNone) drop_names(program);
+  isa::Program program = xla::load_captured(captured, chip, names);
   if (key) keep(path, program);
   return program;
 }

@@ -3,13 +3,10 @@
 #include <cstdint>
 #include <string>
 
+#include "isa/listing/listing_reader.h"
 #include "isa/program.h"
 
 namespace tpu::app {
-
-/// Whether a program has the virtual names of XLA's code: only a run that computes values checks
-/// them, and they are half of what a program takes.
-enum class CodeNames { kAll, kNone };
 
 /// Programs that were read out of XLA's listings, kept as program files from one run of tpusim to
 /// the next: a large listing takes seconds to read, its program file a tenth of one.
@@ -34,7 +31,7 @@ class ListingCache {
 
   /// As xla::load_captured(), but for names that nobody asks for.
   isa::Program load(const std::string& captured, const std::string& chip,
-                    CodeNames names = CodeNames::kAll) const;
+                    isa::CodeNames names = isa::CodeNames::kAll) const;
 
  private:
   void keep(const std::string& path, const isa::Program& program) const;

@@ -338,7 +338,7 @@ void prepare_captured(const Arguments& arguments, const MachineParams& params,
   const bool names = arguments.values || arguments.command == "compile";
   prepared.program =
       ListingCache(listing_cache_folder())
-          .load(arguments.input, params.chip, names ? CodeNames::kAll : CodeNames::kNone);
+          .load(arguments.input, params.chip, names ? isa::CodeNames::kAll : isa::CodeNames::kNone);
   note_unused_arrays(params, prepared);
   prepared.is_from_xla = true;
   CapturedPlacement placement = captured_placement(arguments.input, prepared.program);

@@ -76,7 +76,7 @@ TEST_F(ListingCacheTest, OtherContentsHaveAnotherName) {
 /// Without names a program is another file, and has no name in it, out of the cache or not.
 TEST_F(ListingCacheTest, NamesAreKeptForWhoeverAsksForThem) {
   const auto without = [&](const std::string& folder) {
-    return ListingCache(folder, {1, 1 << 30}).load(captured_.string(), "v3", CodeNames::kNone);
+    return ListingCache(folder, {1, 1 << 30}).load(captured_.string(), "v3", isa::CodeNames::kNone);
   };
   const std::string expected = read_text();
   const std::string nameless = bytes_of(without(cache_.string()));

@@ -10,8 +10,10 @@
 #include <random>
 
 #include "isa/disassembler.h"
+#include "isa/kernel_encoding.h"
 #include "sim/base/error.h"
 #include "tests/spoil.h"
+#include "workloads/xla/kernel_listing.h"
 #include "workloads/xla/listing_files.h"
 
 namespace tpu::test::captured_folder_test {
@@ -61,6 +63,10 @@ class UnpackedMlp {
   std::string final_bundles_of(const std::string& name) const {
     return std::to_string(files_.kernels.at(name).fingerprint) + "-" + name +
            "-71-final_bundles.txt";
+  }
+  std::string packed_of(const std::string& name) const {
+    return std::to_string(files_.kernels.at(name).fingerprint) + "-" + name +
+           "-65-post-bundle-packing-post-ra.txt";
   }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / "v3.bundles" / name, std::ios::binary) << text;
@@ -219,6 +225,140 @@ TEST(CapturedFolder, ReadsAnUnpackedFolderLikeItsArchive) {
   }
 }
 
+/// The text with the first `from` replaced; a test that replaces nothing would test nothing.
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t place = text.find(from);
+  if (place == std::string::npos) throw std::runtime_error("no " + from + " in the listing");
+  return text.replace(place, from.size(), to);
+}
+
+/// An archive of files in this order, which may hold one of them twice, with a change in between.
+class Archive {
+ public:
+  explicit Archive(const UnpackedMlp& mlp) : mlp_(mlp) {
+    fs::create_directories(folder());
+    fs::copy(kMlp + "/v3.scheduled.hlo.gz", folder() + "/v3.scheduled.hlo.gz",
+             fs::copy_options::overwrite_existing);
+    fs::remove(path());
+    for (const auto& entry : fs::directory_iterator(mlp_.path() + "/v3.bundles")) {
+      names_.push_back(entry.path().filename().string());
+    }
+    std::sort(names_.begin(), names_.end());
+  }
+
+  std::string folder() const { return mlp_.path() + "/archive"; }
+  void add(const std::string& name) const {
+    const std::string command =
+        "tar -rf '" + path() + "' -C '" + mlp_.path() + "' 'v3.bundles/" + name + "'";
+    if (std::system(command.c_str()) != 0) throw std::runtime_error(command);
+  }
+  /// Those of the top-level program, or all others.
+  void add_all(bool top_level) const {
+    for (const std::string& name : names_) {
+      if ((name.find("-TLP-") != std::string::npos) == top_level) add(name);
+    }
+  }
+
+ private:
+  std::string path() const { return folder() + "/v3.bundles.tar.xz"; }
+
+  const UnpackedMlp& mlp_;
+  std::vector<std::string> names_;
+};
+
+void expect_same_code(const Program& a, const Program& b) {
+  EXPECT_EQ(isa::encode_kernels(a.kernels), isa::encode_kernels(b.kernels));
+  ASSERT_EQ(a.call_sites.size(), b.call_sites.size());
+  for (std::size_t i = 0; i < a.call_sites.size(); ++i) {
+    EXPECT_EQ(a.call_sites[i].kernel, b.call_sites[i].kernel);
+    EXPECT_EQ(a.call_sites[i].operand_names, b.call_sites[i].operand_names);
+  }
+}
+
+TEST(CapturedFolder, KernelsAreTheSameBeforeAndBehindTheTopLevelProgram) {
+  const UnpackedMlp mlp;
+  const Program expected = xla::load_captured(kMlp, "v3");
+  for (const bool top_level_first : {true, false}) {
+    const Archive archive(mlp);
+    archive.add_all(top_level_first);
+    archive.add_all(!top_level_first);
+    expect_same_code(xla::load_captured(archive.folder(), "v3"), expected);
+  }
+}
+
+TEST(CapturedFolder, ListingsAreReadAsTheyComeOutOfAnArchive) {
+  const UnpackedMlp mlp;
+  const Archive archive(mlp);
+  archive.add_all(true);
+  archive.add_all(false);
+  xla::EarlyListings early("v3", isa::CodeNames::kAll);
+  const auto files = xla::read_listing_files(
+      archive.folder() + "/v3.bundles.tar.xz",
+      [&](xla::ListingFiles& so_far, const std::string& kernel, std::string_view bundles) {
+        return early.take(so_far, kernel, bundles);
+      });
+  EXPECT_TRUE(early.fit(files));
+  for (const auto& [name, kernel] : files.kernels) {
+    EXPECT_EQ(kernel.read.has_value(), name != "TLP") << name;
+    EXPECT_EQ(kernel.final_bundles.text.empty(), name != "TLP") << name;
+    EXPECT_EQ(kernel.packed.text.empty(), name != "TLP") << name;
+  }
+}
+
+TEST(CapturedFolder, OfAListingThatComesTwiceTheLastCounts) {
+  const UnpackedMlp mlp;
+  const std::string kernel = mlp.some_kernel();
+  const std::string name = mlp.final_bundles_of(kernel);
+  const std::string& text = mlp.files().kernels.at(kernel).final_bundles.text;
+  const std::string other = with(text, " = vld ", " = vld.odd ");
+  const Archive wrong_first(mlp);
+  wrong_first.add_all(true);
+  wrong_first.add_all(false);
+  mlp.write(name, other);
+  wrong_first.add(name);
+  EXPECT_NE(error_of(wrong_first.folder(), "v3").find("\"vld.odd\""), std::string::npos);
+  const Archive right_last(mlp);
+  right_last.add_all(true);
+  right_last.add_all(false);
+  mlp.write(name, text);
+  right_last.add(name);
+  expect_same_code(xla::load_captured(right_last.folder(), "v3"), xla::load_captured(kMlp, "v3"));
+}
+
+TEST(CapturedFolder, ATopLevelProgramThatComesLaterPlacesTheKernels) {
+  const UnpackedMlp mlp;
+  const std::string packed = mlp.files().kernels.at("TLP").packed.text;
+  const std::string highest = "9999999999999999999-TLP-";  // Of all fingerprints.
+  mlp.write(highest + "65-post-bundle-packing-post-ra.txt",
+            packed +
+                "#allocation99999 [shape = 'u8[8192]{0}', space=smem, size = 0x2000, "
+                "offset = 0x100, scoped, tag = 'much']\n");
+  mlp.write(highest + "71-final_bundles.txt", mlp.files().kernels.at("TLP").final_bundles.text);
+  const Archive late(mlp);
+  late.add_all(true);
+  late.add_all(false);
+  const Program expected = xla::load_captured(late.folder(), "v3");
+  const Archive early(mlp);
+  early.add(mlp.packed_of("TLP"));
+  early.add(mlp.final_bundles_of("TLP"));
+  early.add_all(false);
+  early.add_all(true);
+  expect_same_code(xla::load_captured(early.folder(), "v3"), expected);
+  EXPECT_NE(isa::encode_kernels(expected.kernels),
+            isa::encode_kernels(xla::load_captured(kMlp, "v3").kernels));
+}
+
+TEST(CapturedFolder, CodeIsTheSameWithoutNames) {
+  const Program named = xla::load_captured(kMlp, "v3");
+  const Program nameless = xla::load_captured(kMlp, "v3", isa::CodeNames::kNone);
+  ASSERT_EQ(named.kernels.size(), nameless.kernels.size());
+  for (std::size_t k = 0; k < named.kernels.size(); ++k) {
+    EXPECT_EQ(named.kernels[k].instructions, nameless.kernels[k].instructions);
+    EXPECT_EQ(named.kernels[k].names.size(), named.kernels[k].instructions.size());
+    EXPECT_TRUE(nameless.kernels[k].names.empty() && nameless.kernels[k].renamings.empty());
+  }
+}
+
 TEST(CapturedFolder, NamesAMissingKernel) {
   const UnpackedMlp unpacked;
   const std::string kernel = unpacked.some_kernel();
@@ -228,13 +368,6 @@ TEST(CapturedFolder, NamesAMissingKernel) {
             std::string::npos)
       << error;
   EXPECT_NE(error.find("found one of the two"), std::string::npos) << error;
-}
-
-/// The text with the first `from` replaced; a test that replaces nothing would test nothing.
-std::string with(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t place = text.find(from);
-  if (place == std::string::npos) throw std::runtime_error("no " + from + " in the listing");
-  return text.replace(place, from.size(), to);
 }
 
 TEST(CapturedFolder, NamesTheUnknownInstructionsOfAllKernels) {

@@ -9,6 +9,7 @@
 #include "isa/generation.h"
 #include "sim/base/error.h"
 #include "workloads/hlo/hlo_reader.h"
+#include "workloads/xla/kernel_listing.h"
 #include "workloads/xla/linker.h"
 #include "workloads/xla/listing_files.h"
 
@@ -49,6 +50,26 @@ std::uint64_t batch_of(const std::string& folder) {
     batch = batch * 10 + static_cast<std::uint64_t>(text[k] - '0');
   }
   return batch;
+}
+
+/// Kernels are read while the listings are unpacked, where that can be.
+ListingFiles read_listings(const std::string& path, const std::string& chip, isa::CodeNames names) {
+  EarlyListings early(chip, names);
+  ListingFiles files = read_listing_files(
+      path, [&early](ListingFiles& so_far, const std::string& kernel, std::string_view bundles) {
+        return early.take(so_far, kernel, bundles);
+      });
+  if (early.fit(files)) return files;
+  return read_listing_files(path);
+}
+
+void drop_names(isa::Program& program) {
+  for (isa::Kernel& kernel : program.kernels) {
+    kernel.names = {};
+    kernel.renamings = {};
+    kernel.operand_names = {};
+  }
+  for (isa::CallSite& site : program.call_sites) site.operand_names = {};
 }
 
 }  // namespace
@@ -108,10 +129,11 @@ std::optional<hlo::Module> scheduled_module(const std::string& folder, const std
   return hlo::read_hlo_file(path);
 }
 
-isa::Program load_captured(const std::string& folder, const std::string& chip) {
+isa::Program load_captured(const std::string& folder, const std::string& chip,
+                           isa::CodeNames names) {
   const std::string listings = listings_path(folder, chip);
   const std::string scheduled = scheduled_hlo(folder, chip);
-  ListingFiles files = read_listing_files(listings);
+  ListingFiles files = read_listings(listings, chip, names);
   if (scheduled.empty() && files.hlo.name.empty()) {
     throw WorkloadError(folder + ": expected the scheduled HLO (" + chip +
                         ".scheduled.hlo.gz, or <number>-TLP-hlo.txt among the listings), found "
@@ -119,8 +141,9 @@ isa::Program load_captured(const std::string& folder, const std::string& chip) {
   }
   hlo::Module module = scheduled.empty() ? hlo::read_hlo_text(files.hlo.name, files.hlo.text)
                                          : hlo::read_hlo_file(scheduled);
-  isa::Program program = Linker(std::move(files), std::move(module), chip).link();
+  isa::Program program = Linker(std::move(files), std::move(module), chip, names).link();
   if (program.examples_per_core == 0) program.examples_per_core = batch_of(folder) / program.cores;
+  if (names == isa::CodeNames::kNone) drop_names(program);
   return program;
 }
 

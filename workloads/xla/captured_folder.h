@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "isa/listing/listing_reader.h"
 #include "isa/program.h"
 #include "workloads/graph/graph.h"
 
@@ -36,6 +37,7 @@ std::vector<std::string> files_of_program(const std::string& folder, const std::
 /// that the multi-core launch uses are buffers of zeros.
 ///
 /// Throws WorkloadError, `file:line:column: expected ..., found ...`.
-isa::Program load_captured(const std::string& folder, const std::string& chip);
+isa::Program load_captured(const std::string& folder, const std::string& chip,
+                           isa::CodeNames names = isa::CodeNames::kAll);
 
 }  // namespace tpu::xla

@@ -12,6 +12,7 @@
 #include "workloads/xla/collective_tables.h"
 #include "workloads/xla/constant_tables.h"
 #include "workloads/xla/control_ops.h"
+#include "workloads/xla/kernel_listing.h"
 #include "workloads/xla/scheduled_lifetimes.h"
 
 namespace tpu::xla {
@@ -24,11 +25,6 @@ using isa::ListingSpace;
 
 constexpr std::uint32_t kGranuleWords = isa::kHbmGranuleBytes / 4;
 
-/// Kernel-relative SMEM begins here, or behind what the top-level program uses.
-constexpr std::uint32_t kFirstKernelSmemWord = 0x400;
-/// Kernel-relative sync flags begin here: above the runtime's and the top-level program's, and so
-/// low that those of a kernel stay below 64, which is what an endpoint of a remote DMA can name.
-constexpr std::uint32_t kFirstKernelSyncFlag = 32;
 constexpr std::uint32_t kKernelSyncFlags = 32;
 constexpr std::uint64_t kKernelSmemBytes = 0x3f00;  ///< Below it lie the words of kernels.
 /// The runtime's words begin so many bytes before the end of SMEM.
@@ -57,16 +53,6 @@ constexpr std::uint64_t kAlignmentGranules = 16;
 
 std::uint64_t aligned(std::uint64_t granule) { return round_up(granule, kAlignmentGranules); }
 
-/// End of the program-relative allocations of one memory, in bytes.
-std::uint64_t end_of(const isa::PackedListing& packed, ListingSpace space) {
-  std::uint64_t end = 0;
-  for (const Allocation& allocation : packed.allocations()) {
-    if (allocation.space != space || allocation.fixed || !allocation.offset) continue;
-    end = std::max(end, *allocation.offset + allocation.bytes);
-  }
-  return end;
-}
-
 /// Loops read such a buffer before they write it, and select the value away.
 bool is_undefined_buffer(const hlo::HloInstruction& instruction) {
   return instruction.custom_call_target.get() == "AllocateBuffer";
@@ -76,11 +62,12 @@ bool is_runtime(const std::string& callee) { return !callee.empty() && callee[0]
 
 }  // namespace
 
-Linker::Linker(ListingFiles files, hlo::Module scheduled, std::string chip)
+Linker::Linker(ListingFiles files, hlo::Module scheduled, std::string chip, isa::CodeNames names)
     : files_(std::move(files)),
       scheduled_(std::move(scheduled)),
       index_(scheduled_),
       chip_(std::move(chip)),
+      names_(names),
       same_as_(read_deduplication(files_.deduplication)) {}
 
 isa::Program Linker::link() {
@@ -119,13 +106,12 @@ void Linker::read_top_level() {
                         "post-bundle-packing-post-ra), found one");
   }
   top_packed_ = isa::PackedListing::read(top.packed.text, top.packed.name);
-  const std::uint64_t top_smem = end_of(top_packed_, ListingSpace::kSmem);
-  kernel_placement_.smem_word =
-      std::max(kFirstKernelSmemWord, static_cast<std::uint32_t>(ceil_divide(top_smem, 32) * 8));
-  const std::uint64_t top_flags = end_of(top_packed_, ListingSpace::kSyncFlag) / 4;
-  kernel_placement_.sync_flag =
-      std::max(kFirstKernelSyncFlag, static_cast<std::uint32_t>(top_flags));
-  top_ = read(top, "TLP", top_packed_, {});
+  kernel_placement_ = placement_of_kernels(top_packed_, chip_);
+  kernel_placement_.names = names_;
+  std::vector<isa::UnknownInstruction> unknown;
+  top_ = read_bundles(top.final_bundles.text, top.final_bundles.name, top_packed_,
+                      placement_of_top_level(chip_), chip_, unknown);
+  isa::add_unknown(unknown, "TLP", unknown_);
   uses_ = address_uses(top_, top_packed_);
   note_fixed_smem(top_packed_);
   top_.kernel.name = "TLP";
@@ -133,29 +119,19 @@ void Linker::read_top_level() {
   files_.kernels.erase("TLP");
 }
 
-/// The bundles of a kernel. Instructions that are not known are refused when all kernels are read.
-isa::Listing Linker::read(const KernelFiles& files, const std::string& name,
-                          const isa::PackedListing& packed,
-                          const isa::ListingPlacement& placement) {
-  std::vector<isa::UnknownInstruction> unknown;
-  isa::ListingPlacement here = placement;
-  here.keeps_empty_cycles = !program_.conventions.interlocked;
-  here.hexadecimal_patterns = program_.conventions.hexadecimal_patterns;
-  isa::Listing listing =
-      isa::read_listing(files.final_bundles.text, files.final_bundles.name, packed, here, &unknown);
-  isa::add_unknown(unknown, name, unknown_);
-  check_chip(listing.kernel, files.final_bundles.name);
-  return listing;
-}
-
-/// A listing of another generation has instructions or units that this one lacks.
-void Linker::check_chip(const isa::Kernel& kernel, const std::string& file) const {
-  for (const isa::Instruction& instruction : kernel.instructions) {
-    if (generation_has(chip_, instruction.opcode, instruction.unit)) continue;
-    throw WorkloadError(file + ": expected instructions of TPU " + chip_ + ", found \"" +
-                        isa::opcode_text(instruction.opcode, instruction.unit) +
-                        "\"; is this a listing for another chip?");
+/// What the listings of a kernel say. Instructions that are not known are refused when all kernels
+/// are read.
+ReadListing Linker::read(KernelFiles& files, const std::string& name) {
+  ReadListing read;
+  if (files.read) {
+    read = std::move(*files.read);
+  } else {
+    read.packed = isa::PackedListing::read(files.packed.text, files.packed.name);
+    read.bundles = read_bundles(files.final_bundles.text, files.final_bundles.name, read.packed,
+                                kernel_placement_, chip_, read.unknown);
   }
+  isa::add_unknown(read.unknown, name, unknown_);
+  return read;
 }
 
 /// The listing that serves a kernel: its own, or that of a kernel that is the same.
@@ -195,8 +171,9 @@ Linker::LinkedKernel Linker::read_kernel(const std::string& name) {
                         (found == files_.kernels.end() ? "none" : "one of the two"));
   }
   KernelFiles& text = found->second;
-  isa::PackedListing packed = isa::PackedListing::read(text.packed.text, text.packed.name);
-  isa::Listing listing = read(text, name, packed, kernel_placement_);
+  ReadListing whole = read(text, name);
+  isa::PackedListing& packed = whole.packed;
+  isa::Listing& listing = whole.bundles;
   if (!listing.calls.empty()) {
     throw WorkloadError(text.final_bundles.name + ": expected a kernel without calls, found " +
                         std::to_string(listing.calls.size()));

@@ -20,7 +20,8 @@ namespace tpu::xla {
 /// HBM, contents of SMEM when a step starts.
 class Linker {
  public:
-  Linker(ListingFiles files, hlo::Module scheduled, std::string chip);
+  /// With the names of the top-level program in any case.
+  Linker(ListingFiles files, hlo::Module scheduled, std::string chip, isa::CodeNames names);
 
   isa::Program link();
 
@@ -33,11 +34,9 @@ class Linker {
   void read_top_level();
   const LinkedKernel& kernel(const isa::ListingCall& call);
   LinkedKernel read_kernel(const std::string& name);
-  isa::Listing read(const KernelFiles& files, const std::string& name,
-                    const isa::PackedListing& packed, const isa::ListingPlacement& placement);
+  ReadListing read(KernelFiles& files, const std::string& name);
   LinkedKernel empty_kernel(const std::string& name);
   const std::string& listing_name(const std::string& callee) const;
-  void check_chip(const isa::Kernel& kernel, const std::string& file) const;
   void link_calls();
   void check_operands(const isa::ListingCall& call, const LinkedKernel& callee) const;
   void note_fixed_smem(const isa::PackedListing& packed);
@@ -63,6 +62,7 @@ class Linker {
   hlo::Module scheduled_;
   InstructionIndex index_;
   std::string chip_;
+  isa::CodeNames names_;
   isa::Program program_;
 
   isa::PackedListing top_packed_;

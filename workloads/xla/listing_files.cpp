@@ -90,10 +90,13 @@ TextFile* place_of(const FileName& name, ListingFiles& files) {
   KernelFiles& kernel = files.kernels[name.kernel];
   if (name.fingerprint < kernel.fingerprint) return nullptr;
   if (name.fingerprint > kernel.fingerprint) {
+    files.replaced |= name.kernel == "TLP" && kernel.fingerprint != 0;
     kernel = KernelFiles{};
     kernel.fingerprint = name.fingerprint;
   }
-  return name.kind == Kind::kPacked ? &kernel.packed : &kernel.final_bundles;
+  TextFile& place = name.kind == Kind::kPacked ? kernel.packed : kernel.final_bundles;
+  files.replaced |= !place.name.empty();
+  return &place;
 }
 
 std::string file_size_error(const std::string& path, const std::string& name) {
@@ -105,34 +108,43 @@ struct CloseArchive {
   void operator()(archive* a) const { archive_read_free(a); }
 };
 
-std::string read_entry(archive* reader, archive_entry* entry, const std::string& path,
-                       const std::string& name) {
-  constexpr std::size_t kBlock = std::size_t{1} << 18;
-  // The size that the entry states is a hint: a damaged one may state anything.
-  const la_int64_t stated = archive_entry_size_is_set(entry) != 0 ? archive_entry_size(entry) : 0;
-  std::string text(
-      std::min<std::uint64_t>(static_cast<std::uint64_t>(std::max<la_int64_t>(stated, 0)),
-                              std::uint64_t{1} << 26),
-      '\0');
-  std::size_t size = 0;
-  while (true) {
-    if (size == text.size()) text.resize(size + std::max(kBlock, size / 2));
-    const la_ssize_t count = archive_read_data(reader, text.data() + size, text.size() - size);
-    if (count < 0) {
-      require_memory(reader);
-      throw WorkloadError(path + ": expected a whole archive, found an error in " + name + ": " +
-                          archive_error_string(reader));
+/// Texts one after another in the same memory, so that it stays in the caches of the processor.
+class EntryReader {
+ public:
+  EntryReader(archive* reader, const std::string& path) : reader_(reader), path_(path) {}
+
+  /// The text of an entry, which stays until the next is read.
+  std::string_view read(const std::string& name) {
+    std::size_t size = 0;
+    while (true) {
+      if (size == text_.size()) text_.resize(size + std::max(kBlock, size / 2));
+      const la_ssize_t count = archive_read_data(reader_, text_.data() + size, text_.size() - size);
+      if (count < 0) {
+        require_memory(reader_);
+        throw WorkloadError(path_ + ": expected a whole archive, found an error in " + name + ": " +
+                            archive_error_string(reader_));
+      }
+      if (count == 0) return {text_.data(), size};
+      size += static_cast<std::size_t>(count);
+      if (size > kMaxFileBytes) throw WorkloadError(file_size_error(path_, name));
     }
-    if (count == 0) break;
-    size += static_cast<std::size_t>(count);
-    if (size > kMaxFileBytes) throw WorkloadError(file_size_error(path, name));
   }
-  text.resize(size);
-  text.shrink_to_fit();  // An archive may hold any number of files, and all are kept.
-  return text;
+
+ private:
+  static constexpr std::size_t kBlock = std::size_t{1} << 18;
+  archive* reader_;
+  const std::string& path_;
+  std::vector<char> text_;
+};
+
+/// Keeps a text that nobody takes.
+void keep_or_take(const FileName& name, std::string_view text, TextFile& place, ListingFiles& files,
+                  const TakeBundles& take) {
+  const bool bundles = name.kind == Kind::kFinalBundles;
+  if (!bundles || !take || !take(files, name.kernel, text)) place.text = std::string(text);
 }
 
-ListingFiles read_archive(const std::string& path) {
+ListingFiles read_archive(const std::string& path, const TakeBundles& take) {
   const std::unique_ptr<archive, CloseArchive> reader(archive_read_new());
   if (reader == nullptr) throw std::bad_alloc();
   archive_read_support_filter_xz(reader.get());
@@ -148,6 +160,7 @@ ListingFiles read_archive(const std::string& path) {
     failed();
   }
   ListingFiles files;
+  EntryReader entries(reader.get(), path);
   std::uint64_t total = 0;
   while (true) {
     archive_entry* entry = nullptr;
@@ -157,12 +170,14 @@ ListingFiles read_archive(const std::string& path) {
     const char* pathname = archive_entry_pathname(entry);
     if (pathname == nullptr || archive_entry_filetype(entry) != AE_IFREG) continue;
     const std::string name = fs::path(pathname).filename().string();
-    TextFile* place = place_of(parse_file_name(name), files);
+    const FileName parsed = parse_file_name(name);
+    TextFile* place = place_of(parsed, files);
     if (place == nullptr) continue;
-    place->name = path + "/" + name;
-    place->text = read_entry(reader.get(), entry, path, name);
-    total += place->text.size();
+    const std::string_view text = entries.read(name);
+    total += text.size();
     if (total > kMaxTotalBytes) throw WorkloadError(file_size_error(path, name));
+    place->name = path + "/" + name;
+    keep_or_take(parsed, text, *place, files, take);
   }
   return files;
 }
@@ -177,7 +192,7 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-ListingFiles read_folder(const std::string& path) {
+ListingFiles read_folder(const std::string& path, const TakeBundles& take) {
   ListingFiles files;
   std::vector<std::string> names;
   std::error_code error;
@@ -189,10 +204,11 @@ ListingFiles read_folder(const std::string& path) {
   if (error) throw WorkloadError(path + ": expected a folder of listings: " + error.message());
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    TextFile* place = place_of(parse_file_name(name), files);
+    const FileName parsed = parse_file_name(name);
+    TextFile* place = place_of(parsed, files);
     if (place == nullptr) continue;
     place->name = path + "/" + name;
-    place->text = read_file(place->name);
+    keep_or_take(parsed, read_file(place->name), *place, files, take);
   }
   return files;
 }
@@ -224,9 +240,10 @@ std::string listings_path(const std::string& folder, const std::string& chip) {
                       ".bundles.tar.xz or " + chip + ".bundles/), found none" + others);
 }
 
-ListingFiles read_listing_files(const std::string& path) {
+ListingFiles read_listing_files(const std::string& path, const TakeBundles& take) {
   std::error_code error;
-  ListingFiles files = fs::is_directory(path, error) ? read_folder(path) : read_archive(path);
+  ListingFiles files =
+      fs::is_directory(path, error) ? read_folder(path, take) : read_archive(path, take);
   if (files.kernels.count("TLP") == 0) {
     throw WorkloadError(path +
                         ": expected the listing of a top-level program "
