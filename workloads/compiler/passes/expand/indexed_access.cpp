@@ -1,8 +1,6 @@
 #include "workloads/compiler/passes/expand/indexed_access.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <numeric>
 
 #include "isa/instruction.h"
@@ -14,6 +12,7 @@
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/indexed_rows.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
 
@@ -38,66 +37,6 @@ Extents joined(std::initializer_list<Extents> parts) {
   Extents all;
   for (const Extents& part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
-}
-
-/// An array seen as [batch, outer, indexed, inner]: `order` brings its dimensions there. Selections
-/// keep the extents that batch, outer, inner and shared picks are products of: joining those that
-/// fill no tiles would move the whole array.
-struct IndexedView {
-  Extents order;
-  std::int64_t batch = 1, outer = 1, indexed = 1, inner = 1;
-  Extents batches, outers, inners;
-  Extents picks;  ///< Of each batch.
-};
-
-/// Cycles of a selection: of a vector register of it about 4, measured on kernels of this compiler.
-double selection_cycles(const IndexedView& view, std::int64_t picks) {
-  constexpr double kRegisterCycles = 4;
-  const std::int64_t outside = view.batch * view.outer;
-  const std::int64_t registers =
-      view.inner > 1 ? outside * picks * ceil_divide(view.indexed, 8) * ceil_divide(view.inner, 128)
-                     : outside * ceil_divide(picks, 8) * ceil_divide(view.indexed, 128);
-  return kRegisterCycles * static_cast<double>(registers);
-}
-
-/// What the kernels of rows say of themselves.
-using RowsCycles = double (*)(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
-                              const Target& target);
-
-/// Cycles of picks by rows; what is no matrix becomes one first, 512 bytes in a cycle.
-double cycles_by_rows(RowsCycles of_kernel, const IndexedView& view, std::int64_t picks,
-                      bool is_matrix, const Target& target) {
-  const std::int64_t table_rows = view.batch * view.indexed;
-  const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
-  const double rows = kKernelCycles + of_kernel(table_rows, width, view.batch * picks, target);
-  return is_matrix ? rows : rows + kKernelCycles + static_cast<double>(table_rows * width);
-}
-
-/// Cycles of picks of single elements, see gather_lanes(): a row of 128 of them each, and 20 to
-/// bring the lane's number to all lanes and the element to its place; elements of several batches
-/// become one line first, ten of them in a cycle (both measured).
-double lane_cycles(const IndexedView& view, std::int64_t picks, const Target& target) {
-  constexpr double kPickedLaneCycles = 20;
-  const std::int64_t rows = ceil_divide(view.batch * view.indexed, std::int64_t{isa::kLanes});
-  const std::int64_t count = view.batch * picks;
-  const double line =
-      view.batch > 1 ? kKernelCycles + static_cast<double>(view.batch * view.indexed) / 10 : 0;
-  return 2 * kKernelCycles + line + gathered_rows_cycles(rows, 1, count, target) +
-         kPickedLaneCycles * static_cast<double>(count);
-}
-
-/// A row of a table in VMEM that a kernel copies, or adds to, by its width in tiles.
-constexpr double kCopiedRowCycles = 7, kAddedRowCycles = 11;
-
-/// Whether a table that all picks share has so few elements that each pick compares itself with all
-/// its rows in less time than a row takes. A selection has registers full of picks and of elements
-/// of rows, or of the latter alone: for each row a compare, a select and a sum in memory.
-bool is_short_table(std::int64_t rows, std::int64_t width, double row_cycles) {
-  constexpr double kRowRegisterCycles = 6, kRegisterElements = 1024;
-  const std::int64_t tiles = ceil_divide(width, isa::kLanes);
-  const std::int64_t filled = width < isa::kLanes ? width : tiles * isa::kLanes;
-  return kRowRegisterCycles * static_cast<double>(rows * filled) / kRegisterElements <=
-         row_cycles * static_cast<double>(tiles);
 }
 
 /// Dimensions of an array accessed by index vectors, sorted by what they are.
@@ -140,19 +79,13 @@ struct Roles {
 class IndexedAccess {
  public:
   IndexedAccess(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), edit_(module) {}
+      : module_(module), target_(target), edit_(module), rows_(module, edit_, target) {}
 
   void run(Refusals& refusals) {
     rewrite_each(module_, refusals, [this](Id id) { visit(id); });
   }
 
  private:
-  /// Indices of one access, flattened to [batch, picks]: s32 numbers along the indexed dimension.
-  struct Picks {
-    Id numbers = -1;
-    std::int64_t count = 1;
-  };
-
   void visit(Id id);
   void visit_gather(Id id);
   Id in_result_order(const HloInstruction& gather, Id result, const Roles& roles,
@@ -172,42 +105,13 @@ class IndexedAccess {
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
 
   Id component(Id indices, std::int64_t vector_dim, std::int64_t k, const Extents& batching);
-  Id clamp(Id value, std::int64_t last);
   Id linear(const std::vector<Id>& components, const Extents& extents);
-  Id pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks, bool is_matrix);
-  Id append_gather(Id table, Id numbers);
-  Id pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
-  Id pick_by_selection(Id array, const IndexedView& view, Id numbers);
-  Id select_floats(Id array, const IndexedView& view, Id numbers);
-  Id take(Id array, std::int64_t dimension, Id numbers);
-  /// What a scatter does, seen as [batch, outer, indexed or picks, inner].
-  struct Scattering {
-    HloOpcode opcode = HloOpcode::kAdd;  ///< kParameter: the update alone.
-    Id array = -1, updates = -1, numbers = -1;
-    IndexedView view;
-    std::int64_t picks = 1;
-  };
-  Id scatter_to(const Scattering& scattering, bool is_matrix);
-  Id scatter_rows(const Scattering& scattering);
-  Id scatter_elements(const Scattering& scattering);
-  Id scatter_selected(const Scattering& scattering);
-  Id scatter_last(const Scattering& scattering);
-  Id rows_or_none(const Scattering& scattering);
-  Id append_scatter(const Scattering& scattering, Id table, Id numbers, Id rows);
-  Id gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
 
   hlo::Module& module_;
   const Target& target_;
   GraphEditor edit_;
+  IndexedRows rows_;
 };
-
-Id IndexedAccess::clamp(Id value, std::int64_t last) {
-  const Extents extents = edit_.dimensions(value);
-  const Id low =
-      edit_.binary(HloOpcode::kMaximum, value, edit_.splat(ElementType::kS32, extents, 0));
-  return edit_.binary(HloOpcode::kMinimum, low,
-                      edit_.splat(ElementType::kS32, extents, static_cast<double>(last)));
-}
 
 /// Component k of the index vectors as s32 [batching dimensions..., others...].
 Id IndexedAccess::component(Id indices, std::int64_t vector_dim, std::int64_t k,
@@ -245,201 +149,6 @@ Id IndexedAccess::linear(const std::vector<Id>& components, const Extents& exten
                        components[k]);
   }
   return sum;
-}
-
-/// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner], the
-/// latter in that order but with any extents.
-Id IndexedAccess::pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks,
-                       bool is_matrix) {
-  const bool is_short = is_short_table(view.indexed, view.outer * view.inner, kCopiedRowCycles);
-  const bool is_single =
-      view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4;
-  const double rows = is_single
-                          ? lane_cycles(view, picks, target_)
-                          : cycles_by_rows(gathered_rows_cycles, view, picks, is_matrix, target_);
-  if (is_short || selection_cycles(view, picks) <= rows) {
-    return pick_by_selection(array, view, numbers);
-  }
-  return is_single ? gather_lanes(array, view, numbers, picks)
-                   : pick_by_rows(array, view, numbers, picks);
-}
-
-Id with_batch_offset(GraphEditor& edit, Id numbers, const IndexedView& view, std::int64_t picks) {
-  const Extents extents{view.batch, picks};
-  const Id flat = edit.reshape(numbers, extents);
-  if (view.batch == 1) return edit.reshape(flat, {picks});
-  const Id row = edit.iota(ElementType::kS32, extents, 0);
-  const Id begin =
-      edit.binary(HloOpcode::kMultiply, row,
-                  edit.splat(ElementType::kS32, extents, static_cast<double>(view.indexed)));
-  return edit.reshape(edit.binary(HloOpcode::kAdd, flat, begin), {view.batch * picks});
-}
-
-/// An array of four extents in another order; it has no dimensions of extent 1, whose tiles would
-/// be mostly padding.
-Id reordered(GraphEditor& edit, Id array, const Extents& extents, const Extents& order) {
-  Extents kept, number(extents.size(), -1), permutation;
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    if (extents[d] == 1) continue;
-    number[d] = static_cast<std::int64_t>(kept.size());
-    kept.push_back(extents[d]);
-  }
-  for (std::int64_t d : order) {
-    const std::int64_t place = number[static_cast<std::size_t>(d)];
-    if (place >= 0) permutation.push_back(place);
-  }
-  return edit.transpose(edit.reshape(array, kept), permutation);
-}
-
-/// Rows of a table by a vector of numbers.
-Id IndexedAccess::append_gather(Id table, Id numbers) {
-  const std::int64_t width = edit_.dimensions(table)[1];
-  HloInstruction gather;
-  gather.opcode = HloOpcode::kGather;
-  gather.name =
-      at(table).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
-  gather.metadata = at(table).metadata;
-  gather.operands = {table, numbers};
-  gather.shape = hlo::array_shape(edit_.shape(table).type, {edit_.dimensions(numbers)[0], width});
-  gather.gather.edit().offset_dims = {1};
-  gather.gather.edit().collapsed_slice_dims = {0};
-  gather.gather.edit().start_index_map = {0};
-  gather.gather.edit().index_vector_dim = 1;
-  gather.gather.edit().slice_sizes = {1, width};
-  return edit_.append_instruction(std::move(gather));
-}
-
-Id IndexedAccess::pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
-  const ElementType type = edit_.shape(array).type;
-  const bool narrow = hlo::byte_size(type) != 4 && type != ElementType::kBf16;
-  Id table =
-      reordered(edit_, array, {view.batch, view.outer, view.indexed, view.inner}, {0, 2, 1, 3});
-  if (narrow) table = edit_.convert(table, ElementType::kF32);
-  table = edit_.reshape(table, {view.batch * view.indexed, view.outer * view.inner});
-  Id rows = append_gather(table, with_batch_offset(edit_, numbers, view, picks));
-  rows = edit_.convert(rows, type);
-  return reordered(edit_, rows, {view.batch, picks, view.outer, view.inner}, {0, 2, 1, 3});
-}
-
-/// Single elements: 128 of them are a row of the table, of which one lane is taken.
-Id IndexedAccess::gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks) {
-  const std::int64_t elements = view.batch * view.indexed,
-                     rows = ceil_divide(elements, isa::kLanes);
-  const Id flat = edit_.pad_high(edit_.reshape(array, {elements}), {rows * isa::kLanes - elements});
-  const Id places = with_batch_offset(edit_, numbers, view, picks);
-  const Id row = edit_.binary_with(HloOpcode::kShiftRightArithmetic, places, 7);
-  const Id lane = edit_.binary_with(HloOpcode::kAnd, places, isa::kLanes - 1);
-  const Id table = append_gather(edit_.reshape(flat, {rows, isa::kLanes}), row);
-  IndexedView within;
-  within.batch = view.batch * picks;
-  within.batches = {within.batch};
-  within.indexed = isa::kLanes;
-  return pick_by_selection(table, within, edit_.reshape(lane, {within.batch, 1}));
-}
-
-/// A space of named lists of extents without those of 1: which dimensions each name has in it.
-struct Box {
-  using Names = std::array<Extents, 6>;
-  Extents extents;
-  Names places;
-
-  /// Of `always` an extent of 1 stays, too.
-  explicit Box(const Names& all, std::size_t always) {
-    for (std::size_t name = 0; name < all.size(); ++name) {
-      for (std::int64_t extent : all[name]) {
-        if (extent == 1 && name != always) continue;
-        places[name].push_back(static_cast<std::int64_t>(extents.size()));
-        extents.push_back(extent);
-      }
-    }
-  }
-  /// The value, whose dimensions are some of the names in order, all over the box.
-  Id spread(GraphEditor& edit, Id value, const std::vector<std::size_t>& names) const {
-    Extents own, own_places;
-    for (std::size_t name : names) {
-      for (std::int64_t place : places[name]) {
-        own.push_back(extents[static_cast<std::size_t>(place)]);
-        own_places.push_back(place);
-      }
-    }
-    return edit.broadcast(edit.reshape(value, own), extents, own_places);
-  }
-};
-
-/// Names of the space of a selection.
-enum : std::size_t { kBatch, kOuter, kPicks, kIndexed, kLastPicks, kInner };
-
-/// The space of a selection. A table that all picks share is compared with a register of picks row
-/// by row; otherwise picks are one dimension, and the gathered one stands in the lanes where there
-/// is no inner one. `in_lanes`: all picks do.
-Box selection_space(const IndexedView& view, bool in_lanes) {
-  Extents picks = view.picks, last;
-  if (view.batch > 1) picks = {product(picks)};
-  if (in_lanes) {
-    picks.swap(last);
-  } else if (view.batch == 1 && view.inner > 1 && !picks.empty()) {
-    last = {picks.back()};
-    picks.pop_back();
-  }
-  return Box({view.batches, view.outers, picks, Extents{view.indexed}, last, view.inners},
-             kIndexed);
-}
-
-/// The selection of floating values: exactly one element of the sum is not 0.
-Id IndexedAccess::select_floats(Id array, const IndexedView& view, Id numbers) {
-  const Box box = selection_space(view, false);
-  const std::int64_t indexed = box.places[kIndexed].front();
-  const Id place = edit_.iota(ElementType::kS32, box.extents, indexed);
-  const Id wanted = box.spread(edit_, numbers, {kBatch, kPicks, kLastPicks});
-  const Id value = box.spread(edit_, array, {kBatch, kOuter, kIndexed, kInner});
-  const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
-  const Id chosen = edit_.select(hit, value, edit_.splat(ElementType::kF32, box.extents, 0));
-  return edit_.reduce(chosen, HloOpcode::kAdd, {indexed}, 0);
-}
-
-Id IndexedAccess::pick_by_selection(Id array, const IndexedView& view, Id numbers) {
-  const ElementType type = edit_.shape(array).type;
-  if (type == ElementType::kF32) return select_floats(array, view, numbers);
-  if (type == ElementType::kBf16) {
-    const Id wide = edit_.convert(array, ElementType::kF32);
-    return edit_.convert(select_floats(wide, view, numbers), type);
-  }
-  if (type == ElementType::kPred) {
-    const Id wide = edit_.convert(array, ElementType::kF32);
-    const Id chosen = select_floats(wide, view, numbers);
-    return edit_.compare(chosen, edit_.splat(ElementType::kF32, edit_.dimensions(chosen), 0),
-                         ComparisonDirection::kNe);
-  }
-  // Integers in two halves, which fp32 holds exactly.
-  const Id words = edit_.reinterpret(array, ElementType::kS32);
-  const auto part = [&](HloOpcode opcode, double amount) {
-    const Id operand = edit_.splat(ElementType::kS32, edit_.dimensions(words), amount);
-    const Id half = edit_.convert(edit_.binary(opcode, words, operand), ElementType::kF32);
-    return edit_.convert(select_floats(half, view, numbers), ElementType::kS32);
-  };
-  const Id high = part(HloOpcode::kShiftRightArithmetic, 16);
-  const Id low = part(HloOpcode::kAnd, 0xffff);
-  const Id shifted = edit_.binary(HloOpcode::kShiftLeft, high,
-                                  edit_.splat(ElementType::kS32, edit_.dimensions(high), 16));
-  return edit_.reinterpret(edit_.binary(HloOpcode::kOr, shifted, low), type);
-}
-
-/// The array with one dimension replaced by what the numbers (a vector, in range) pick of it.
-Id IndexedAccess::take(Id array, std::int64_t dimension, Id numbers) {
-  const Extents extents = edit_.dimensions(array);
-  IndexedView view;
-  for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
-    const std::int64_t extent = extents[static_cast<std::size_t>(d)];
-    (d < dimension ? view.outer : d == dimension ? view.indexed : view.inner) *= extent;
-    if (d != dimension) (d < dimension ? view.outers : view.inners).push_back(extent);
-  }
-  const std::int64_t picks = edit_.dimensions(numbers).at(0);
-  view.picks = {picks};
-  const bool is_matrix = extents.size() == 2 && dimension == 0;
-  const Id picked = pick(array, view, numbers, picks, is_matrix);
-  Extents result = extents;
-  result[static_cast<std::size_t>(dimension)] = picks;
-  return edit_.reshape(picked, result);
 }
 
 /// Whole rows of a matrix, one index each, that a kernel takes in `row_cycles` each; `picked` has
@@ -566,7 +275,7 @@ void IndexedAccess::visit_gather(Id id) {
     const auto at_d = static_cast<std::size_t>(d);
     const std::int64_t k = place_in(dims.start_index_map, d);
     Id number = component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
-    number = clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
+    number = rows_.clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
     number = edit_.broadcast(number, pick_extents, own_places);
     if (dims.slice_sizes[at_d] > 1) {
       const auto place = static_cast<std::int64_t>(own) + place_in(expanded, d);
@@ -587,160 +296,9 @@ void IndexedAccess::visit_gather(Id id) {
         {0, 1, 3});
   } else {
     const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
-    result = pick(result, roles.view, linear(components, indexed_extents), picks, is_matrix);
+    result = rows_.pick(result, roles.view, linear(components, indexed_extents), picks, is_matrix);
   }
   edit_.finish(in_result_order(gather, result, roles, extents, pick_extents));
-}
-
-/// What an update must be to change nothing.
-double neutral_of(HloOpcode opcode, ElementType type) {
-  const bool is_float = type == ElementType::kF32;
-  switch (opcode) {
-    case HloOpcode::kMaximum:
-      return is_float ? -HUGE_VAL : type == ElementType::kU32 ? 0 : -2147483648.0;
-    case HloOpcode::kMinimum:
-      return is_float ? HUGE_VAL : type == ElementType::kU32 ? 4294967295.0 : 2147483647.0;
-    default:
-      return 0;
-  }
-}
-
-/// Sums and extremes: each update where its index is, all of them reduced.
-Id IndexedAccess::scatter_selected(const Scattering& scattering) {
-  const IndexedView& view = scattering.view;
-  const bool in_lanes = view.inner == 1 && scattering.picks > 1;  // The picks, which are reduced.
-  const Box box = selection_space(view, in_lanes);
-  const ElementType type = edit_.shape(scattering.updates).type;
-  const double neutral = neutral_of(scattering.opcode, type);
-  const Id place = edit_.iota(ElementType::kS32, box.extents, box.places[kIndexed].front());
-  const Id wanted = box.spread(edit_, scattering.numbers, {kBatch, kPicks, kLastPicks});
-  const Id value =
-      box.spread(edit_, scattering.updates, {kBatch, kOuter, kPicks, kLastPicks, kInner});
-  const Id hit = edit_.compare(place, wanted, ComparisonDirection::kEq);
-  Id sum = edit_.select(hit, value, edit_.splat(type, box.extents, neutral));
-  if (scattering.picks > 1) {
-    sum = edit_.reduce(sum, scattering.opcode, joined({box.places[kPicks], box.places[kLastPicks]}),
-                       neutral);
-  }
-  return edit_.binary(scattering.opcode, edit_.reshape(scattering.array, edit_.dimensions(sum)),
-                      sum);
-}
-
-/// Updates that replace: the number of the last one of each place, then its update.
-Id IndexedAccess::scatter_last(const Scattering& scattering) {
-  const IndexedView& view = scattering.view;
-  const Extents box{view.batch, view.indexed, scattering.picks}, places{view.batch, view.indexed};
-  const Id wanted = edit_.broadcast(
-      edit_.reshape(scattering.numbers, {view.batch, scattering.picks}), box, {0, 2});
-  const Id hit =
-      edit_.compare(edit_.iota(ElementType::kS32, box, 1), wanted, ComparisonDirection::kEq);
-  const Id numbers = edit_.select(hit, edit_.iota(ElementType::kF32, box, 2),
-                                  edit_.splat(ElementType::kF32, box, -1));
-  const Id last =
-      edit_.convert(edit_.reduce(numbers, HloOpcode::kMaximum, {2}, -HUGE_VAL), ElementType::kS32);
-  IndexedView source = view;
-  source.indexed = scattering.picks;
-  source.picks = {view.indexed};
-  const Id value = pick(scattering.updates, source, clamp(last, scattering.picks - 1), view.indexed,
-                        view.batch == 1 && view.outer == 1);
-  const Id changes =
-      edit_.compare(last, edit_.splat(ElementType::kS32, places, 0), ComparisonDirection::kGe);
-  const Extents all{view.batch, view.outer, view.indexed, view.inner};
-  return edit_.select(edit_.broadcast(changes, all, {0, 2}), edit_.reshape(value, all),
-                      edit_.reshape(scattering.array, all));
-}
-
-/// Numbers [batch * picks] of rows of all batches; -1 for what lies outside.
-Id IndexedAccess::rows_or_none(const Scattering& scattering) {
-  const IndexedView& view = scattering.view;
-  // What lies outside must not fall into another batch's part of the table.
-  const Extents extents{view.batch, scattering.picks};
-  const Id flat = edit_.reshape(scattering.numbers, extents);
-  const Id zero = edit_.splat(ElementType::kS32, extents, 0);
-  const Id last = edit_.splat(ElementType::kS32, extents, static_cast<double>(view.indexed));
-  const Id inside =
-      edit_.binary(HloOpcode::kAnd, edit_.compare(flat, zero, ComparisonDirection::kGe),
-                   edit_.compare(flat, last, ComparisonDirection::kLt));
-  const Id offset = edit_.reshape(with_batch_offset(edit_, flat, view, scattering.picks), extents);
-  const Id safe = edit_.select(inside, offset, edit_.splat(ElementType::kS32, extents, -1));
-  return edit_.reshape(safe, {view.batch * scattering.picks});
-}
-
-Id IndexedAccess::append_scatter(const Scattering& scattering, Id table, Id numbers, Id rows) {
-  HloInstruction scatter;
-  scatter.opcode = HloOpcode::kScatter;
-  scatter.name = at(scattering.array).name + ".rows." +
-                 std::to_string(module_.entry_computation().instructions.size());
-  scatter.metadata = at(scattering.array).metadata;
-  scatter.operands = {table, numbers, rows};
-  const ElementType type = edit_.shape(table).type;
-  scatter.shape = hlo::array_shape(type, edit_.dimensions(table));
-  scatter.gather.edit().offset_dims = {1};
-  scatter.gather.edit().collapsed_slice_dims = {0};
-  scatter.gather.edit().start_index_map = {0};
-  scatter.gather.edit().index_vector_dim = 1;
-  scatter.called = {edit_.scalar_computation(scattering.opcode, type)};
-  return edit_.append_instruction(std::move(scatter));
-}
-
-Id IndexedAccess::scatter_rows(const Scattering& scattering) {
-  const IndexedView& view = scattering.view;
-  const std::int64_t width = view.outer * view.inner;
-  const auto as_rows = [&](Id value, std::int64_t rows) {
-    const Id box =
-        reordered(edit_, value, {view.batch, view.outer, rows, view.inner}, {0, 2, 1, 3});
-    return edit_.reshape(box, {view.batch * rows, width});
-  };
-  const Id rows =
-      append_scatter(scattering, as_rows(scattering.array, view.indexed), rows_or_none(scattering),
-                     as_rows(scattering.updates, scattering.picks));
-  return reordered(edit_, rows, {view.batch, view.indexed, view.outer, view.inner}, {0, 2, 1, 3});
-}
-
-/// Single elements of a vector.
-Id IndexedAccess::scatter_elements(const Scattering& scattering) {
-  const IndexedView& view = scattering.view;
-  const Id numbers = rows_or_none(scattering);
-  const Id table = edit_.reshape(scattering.array, {view.batch * view.indexed});
-  const Id updates = edit_.reshape(scattering.updates, {view.batch * scattering.picks});
-  const Id made = append_scatter(scattering, table, numbers, updates);
-  module_.entry_computation().at(made).gather.edit().offset_dims.clear();
-  return made;
-}
-
-/// The way that takes the fewest cycles of those that the operation has.
-Id IndexedAccess::scatter_to(const Scattering& scattering, bool is_matrix) {
-  const IndexedView& view = scattering.view;
-  const ElementType type = edit_.shape(scattering.array).type;
-  const HloOpcode opcode = scattering.opcode;
-  const double rows =
-      cycles_by_rows(scattered_rows_cycles, view, scattering.picks, is_matrix, target_);
-  const bool is_single = view.outer * view.inner == 1;
-  const double by_element =
-      2 * kKernelCycles +
-      kScatteredElementCycles * static_cast<double>(view.batch * scattering.picks) +
-      static_cast<double>(view.batch * view.indexed) / 32;
-  if (opcode == HloOpcode::kParameter) {
-    IndexedView numbers = view;
-    numbers.outer = numbers.inner = 1;
-    const double selection = selection_cycles(numbers, scattering.picks);
-    const bool fits = scattering.picks < (1 << 24);
-    if (is_single && (!fits || by_element < selection)) return scatter_elements(scattering);
-    if (fits && (selection < rows || is_single)) return scatter_last(scattering);
-    return scatter_rows(scattering);
-  }
-  const bool is_sum = opcode == HloOpcode::kAdd;
-  const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
-  // Integers are reduced as several digits.
-  const double digits = type == ElementType::kF32 ? 1 : 4;
-  const bool is_short = digits == 1 && view.batch == 1 &&
-                        is_short_table(view.indexed, view.outer * view.inner,
-                                       is_single ? kScatteredElementCycles : kAddedRowCycles);
-  if ((is_sum || is_extreme) && (is_short || digits * selection_cycles(view, scattering.picks) <=
-                                                 (is_single ? by_element : rows))) {
-    return scatter_selected(scattering);
-  }
-  return is_single ? scatter_elements(scattering) : scatter_rows(scattering);
 }
 
 /// For each pick of a scatter the row of the array that its update meets; -1: none, for a window
@@ -923,8 +481,8 @@ void IndexedAccess::visit_scatter(Id id) {
   const std::int64_t picks = roles.set_picks(pick_extents);
   updates = ordered_updates(scatter, updates, roles, extents, pick_labels);
   const Id seen = edit_.transpose(array, roles.view.order);
-  Id result = scatter_to({opcode, seen, updates, numbers, roles.view, picks},
-                         rank == 2 && roles.indexed == Extents{0});
+  Id result = rows_.scatter({opcode, seen, updates, numbers, roles.view, picks},
+                            rank == 2 && roles.indexed == Extents{0});
   result = in_array_order(result, roles, extents, shorter, whole);
   edit_.finish(edit_.convert(result, type));
 }
@@ -955,11 +513,11 @@ void IndexedAccess::visit_dynamic_slice(Id id) {
     const auto at_d = static_cast<std::size_t>(d);
     const std::int64_t size = slice.shape.dimensions[at_d];
     Id start = edit_.convert(slice.operands[1 + at_d], ElementType::kS32);
-    start = edit_.broadcast(clamp(start, extents[at_d] - size), {size}, {});
+    start = edit_.broadcast(rows_.clamp(start, extents[at_d] - size), {size}, {});
     if (size > 1) {
       start = edit_.binary(HloOpcode::kAdd, start, edit_.iota(ElementType::kS32, {size}, 0));
     }
-    value = take(value, d, start);
+    value = rows_.take(value, d, start);
   }
   edit_.finish(value);
 }
@@ -990,11 +548,11 @@ bool IndexedAccess::update_rows(const HloInstruction& update) {
   }
   if (select <= scatter) return false;
   const Id start =
-      clamp(edit_.convert(update.operands[2 + d], ElementType::kS32), view.indexed - size);
+      rows_.clamp(edit_.convert(update.operands[2 + d], ElementType::kS32), view.indexed - size);
   const Extents numbers{view.batch, size};
   const Id rows = edit_.binary(HloOpcode::kAdd, edit_.broadcast(start, numbers, {}),
                                edit_.iota(ElementType::kS32, numbers, 1));
-  const Id made = scatter_rows(
+  const Id made = rows_.scatter_rows(
       {HloOpcode::kParameter, update.operands[0], update.operands[1], rows, view, size});
   edit_.finish(edit_.reshape(made, extents));
   return true;
@@ -1016,7 +574,7 @@ void IndexedAccess::visit_dynamic_update(Id id) {
     const auto at_d = static_cast<std::size_t>(d);
     const std::int64_t extent = extents[at_d], size = sizes[at_d];
     const Id given = edit_.convert(update.operands[2 + at_d], ElementType::kS32);
-    const Id start = clamp(given, extent - size);
+    const Id start = rows_.clamp(given, extent - size);
     // Where along the update each place of the array lies.
     const auto distance = [&](const Extents& box, std::int64_t dimension) {
       return edit_.binary(HloOpcode::kSubtract, edit_.iota(ElementType::kS32, box, dimension),
@@ -1029,7 +587,7 @@ void IndexedAccess::visit_dynamic_update(Id id) {
         edit_.binary(HloOpcode::kAnd, edit_.compare(place, zero, ComparisonDirection::kGe),
                      edit_.compare(place, end, ComparisonDirection::kLt));
     inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
-    if (size > 1) value = take(value, d, clamp(distance({extent}, 0), size - 1));
+    if (size > 1) value = rows_.take(value, d, rows_.clamp(distance({extent}, 0), size - 1));
   }
   // Dimensions of extent 1 are broadcast.
   Extents kept, places;

@@ -9,9 +9,10 @@ namespace tpu::compiler {
 using hlo::ElementType;
 using hlo::HloInstruction;
 using hlo::HloOpcode;
-using Result = std::optional<double>;
 
 namespace {
+
+using Result = std::optional<double>;
 
 bool holds(hlo::ComparisonDirection direction, double a, double b) {
   switch (direction) {
