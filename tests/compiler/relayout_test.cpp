@@ -6,6 +6,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout/relayout_mover.h"
 #include "workloads/frontend/graph_builder.h"
@@ -501,6 +502,63 @@ TEST(Relayout, ACopyTakesAsLongAsItsEstimate) {
           << hlo::to_string(to) << " " << estimate;
     }
   }
+}
+
+/// Heads of attention leave the lanes for a dimension of their own outside of the tiles, and come
+/// back, in one kernel: each register is turned once, or twice where a head stands in two tiles of
+/// lanes; heads of whole tiles are moved by DMAs alone. It takes as long as its estimate.
+TEST(Relayout, PartsOfTheLanesGetADimensionOfTheirOwn) {
+  compiler::Target fast;
+  fast.hbm_bytes_per_cycle = 1e9;
+  struct Case {
+    Extents whole, parts;
+    std::vector<std::int64_t> whole_order, parts_order;  ///< Minor to major.
+  };
+  const std::vector<Case> cases{{{16, 64, 192}, {16, 64, 3, 64}, {2, 1, 0}, {3, 1, 2, 0}},
+                                {{16, 64, 192}, {16, 64, 3, 64}, {2, 1, 0}, {3, 1, 0, 2}},
+                                {{36, 37, 192}, {36, 37, 6, 32}, {2, 1, 0}, {3, 1, 2, 0}},
+                                {{1200, 200}, {1200, 5, 40}, {1, 0}, {2, 0, 1}},
+                                {{8, 100, 300}, {8, 100, 2, 150}, {2, 0, 1}, {3, 0, 1, 2}},
+                                {{8, 128, 1024}, {8, 128, 16, 64}, {2, 1, 0}, {3, 1, 2, 0}},
+                                {{2, 12, 64, 64}, {2, 12, 64, 8, 8}, {3, 2, 1, 0}, {4, 2, 1, 3, 0}},
+                                {{3, 20, 384}, {3, 20, 3, 128}, {2, 1, 0}, {3, 1, 2, 0}}};
+  for (const auto& [whole, parts, whole_order, parts_order] : cases) {
+    for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+      for (const bool joins : {false, true}) {
+        Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
+        move.source_layout = joins ? parts_order : whole_order;
+        move.target_layout = joins ? whole_order : parts_order;
+        hlo::Shape from = hlo::array_shape(type, move.inputs[0]);
+        hlo::Shape to = hlo::array_shape(type, joins ? whole : parts);
+        from.layout = compiler::tiled_layout(type, move.source_layout);
+        to.layout = compiler::tiled_layout(type, move.target_layout);
+        ASSERT_TRUE(compiler::lane_parts(from, to)) << hlo::to_string(to);
+        const auto cycles = static_cast<double>(check(move, type).cycles);
+        const double estimate = compiler::move_cycles(from, to, fast) - compiler::kKernelCycles;
+        const std::int64_t lanes = parts.back();
+        if (lanes % 128 == 0) {
+          EXPECT_LT(cycles, 200);
+        } else if (lanes >= 32) {
+          EXPECT_NEAR(cycles / estimate, 1, 0.6) << hlo::to_string(to) << " " << estimate;
+        }
+      }
+    }
+  }
+}
+
+/// Where the parts are rows of a tile, or the orders differ otherwise, it is no such reshape.
+TEST(Relayout, PartsOfTheLanesStandOutsideOfTheTiles) {
+  const auto shape_of = [](const Extents& extents, const std::vector<std::int64_t>& order) {
+    hlo::Shape shape = hlo::array_shape(ElementType::kF32, extents);
+    shape.layout = compiler::tiled_layout(shape.type, order);
+    return shape;
+  };
+  const hlo::Shape whole = shape_of({4, 24, 192}, {2, 1, 0});
+  EXPECT_TRUE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 1, 2, 0})));
+  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 2, 1, 0})));
+  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 0, 2, 1})));
+  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {1, 3, 2, 0})));
+  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 3, 8, 192}, {3, 1, 2, 0})));
 }
 
 /// The elements one behind the other in rows of 128, and eight rows that are touched for none of

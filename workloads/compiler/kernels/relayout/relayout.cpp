@@ -34,21 +34,35 @@ Refusal refuse(const hlo::Computation& computation, const hlo::HloInstruction& i
 
 /// Physical dimensions along which every box leaves everything in place.
 std::vector<int> fixed_dimensions(const std::vector<Box>& boxes,
-                                  const hlo::Computation& computation,
-                                  const hlo::HloInstruction& instruction) {
-  const std::vector<std::int64_t> target = physical_extents(instruction.shape);
+                                  const std::vector<hlo::Shape>& operands,
+                                  const hlo::Shape& result) {
+  const std::vector<std::int64_t> target = physical_extents(result);
   std::vector<int> fixed;
   for (std::size_t i = 0; i < target.size(); ++i) {
     const bool stays = std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) {
       const Box::Dimension& d = box.dimensions[i];
-      const hlo::Shape& source =
-          computation.at(instruction.operands[static_cast<std::size_t>(box.source)]).shape;
+      const hlo::Shape& source = operands[static_cast<std::size_t>(box.source)];
       return d.from == 0 && d.to == 0 && d.step == 1 && d.spread == 1 && d.extent == target[i] &&
              physical_extents(source)[i] == target[i];
     });
     if (stays && target[i] > 1) fixed.push_back(static_cast<int>(i));
   }
   return fixed;
+}
+
+/// Whether packed rows may stay so: boxes move lanes alone, and nothing is filled around them.
+bool keep_all_rows(const std::vector<Box>& boxes, const std::vector<hlo::Shape>& operands,
+                   const hlo::Shape& result) {
+  const auto rows = [](const hlo::Shape& shape) {
+    const std::vector<std::int64_t> extents = physical_extents(shape);
+    return extents[extents.size() - 2];
+  };
+  return result.rank() >= 2 && std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) {
+           const hlo::Shape& source = operands[static_cast<std::size_t>(box.source)];
+           const Box::Dimension& moved = box.dimensions[box.dimensions.size() - 2];
+           return moved.step == 1 && moved.spread == 1 && box.dimensions.back().step == 1 &&
+                  moved.extent == rows(source) && moved.extent == rows(result);
+         });
 }
 
 /// Blocks of whole tiles go through the transpose unit from packed arrays and to them.
@@ -93,14 +107,16 @@ class Relayout {
  public:
   Relayout(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
            const Target& target)
-      : computation_(computation), instruction_(instruction), target_(target) {}
+      : computation_(computation), instruction_(instruction), target_(target) {
+    for (hlo::InstructionId operand : instruction.operands) {
+      operands_.push_back(computation.at(operand).shape);
+    }
+  }
 
   OrRefusal<KernelPlan> plan() const;
 
  private:
-  const hlo::Shape& operand(std::size_t i) const {
-    return computation_.at(instruction_.operands[i]).shape;
-  }
+  const hlo::Shape& operand(std::size_t i) const { return operands_[i]; }
   /// What a pad puts around its operand.
   struct Fill {
     bool fills = false;
@@ -110,6 +126,8 @@ class Relayout {
   std::optional<std::vector<TileMove>> tile_moves(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_tiles(const std::vector<TileMove>& moves) const;
   OrRefusal<KernelPlan> plan_boxes(const std::vector<Box>& boxes) const;
+  OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
+  OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
   OrRefusal<KernelPlan> plan_large_permutation(const std::vector<std::size_t>& permutation) const;
   OrRefusal<KernelPlan> plan_reshape() const;
@@ -125,6 +143,7 @@ class Relayout {
 
   const hlo::Computation& computation_;
   hlo::HloInstruction instruction_;
+  std::vector<hlo::Shape> operands_;
   const Target& target_;
 };
 
@@ -175,10 +194,11 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
   }
   OrRefusal<Fill> fill = this->fill(hlo::ElementType::kF32);
   if (!fill) return fill.refusal();
+  const bool stays_packed = !fill->fills && keep_all_rows(boxes, operands_, instruction_.shape);
   // One dimension that is cut, two (slabs of pieces), at last none.
   std::vector<std::pair<int, int>> cuts;
   if (!is_linear) {
-    const std::vector<int> fixed = fixed_dimensions(boxes, computation_, instruction_);
+    const std::vector<int> fixed = fixed_dimensions(boxes, operands_, instruction_.shape);
     for (int cut : fixed) cuts.emplace_back(cut, -1);
     for (int outer : fixed) {
       for (int cut : fixed) {
@@ -192,9 +212,11 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
     for (const Box& box : boxes) {
       sources.push_back(array(static_cast<std::size_t>(box.source), cut));
       sources.back().outer_dimension = outer;
+      sources.back().stays_packed = stays_packed;
     }
     SlabArray target = result(cut);
     target.outer_dimension = outer;
+    target.stays_packed = stays_packed;
     const SlabBody body = [=, cut = cut, outer = outer, fill = *fill](
                               ElementMover& mover, const std::vector<TileArray>& from,
                               const TileArray& to) {
@@ -311,6 +333,18 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
   return *slabs;
 }
 
+OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxes) const {
+  const std::optional<std::vector<TileMove>> moves = tile_moves(boxes);
+  return moves ? plan_tiles(*moves) : plan_boxes(boxes);
+}
+
+OrRefusal<KernelPlan> Relayout::plan_parts(const LaneParts& parts) const {
+  Relayout viewed = *this;
+  viewed.operands_[0] = parts.from;
+  viewed.instruction_.shape = parts.to;
+  return viewed.plan_tiles_or_boxes(boxes_of(parts));
+}
+
 OrRefusal<KernelPlan> Relayout::plan() const {
   const hlo::ElementType type = instruction_.shape.type;
   for (std::size_t i = 0; i < instruction_.operands.size(); ++i) {
@@ -321,11 +355,13 @@ OrRefusal<KernelPlan> Relayout::plan() const {
     return refuse("expected f32, s32, u32 or bf16");
   }
   if (const std::optional<std::vector<Box>> boxes = boxes_of(computation_, instruction_)) {
-    const std::optional<std::vector<TileMove>> moves = tile_moves(*boxes);
-    return moves ? plan_tiles(*moves) : plan_boxes(*boxes);
+    return plan_tiles_or_boxes(*boxes);
   }
   if (moves_dimensions(computation_, instruction_)) return plan_permutation();
-  if (instruction_.opcode == HloOpcode::kReshape) return plan_reshape();
+  if (instruction_.opcode == HloOpcode::kReshape) {
+    const std::optional<LaneParts> parts = lane_parts(operand(0), instruction_.shape);
+    return parts ? plan_parts(*parts) : plan_reshape();
+  }
   return refuse("expected operands and result in the same order of dimensions");
 }
 
@@ -365,7 +401,20 @@ double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target
                   static_cast<double>(slabs) * ElementMover::reshape_cycles(before, behind));
 }
 
+/// Each part's tiles go through the unit that turns lanes, twice where tiles of the whole part
+/// them.
+double parts_cycles(const LaneParts& parts, const Target& target) {
+  const double turn = parts.lanes % 128 == 0 ? 0 : 128 % parts.lanes == 0 ? 5 : 9;
+  const auto tiles = [](const hlo::Shape& shape) {
+    return static_cast<double>(TileArray{{}, {}, physical_extents(shape)}.tiles());
+  };
+  const double bytes = static_cast<double>(parts.from.padded_bytes() + parts.to.padded_bytes());
+  const double turns = turn * tiles(parts.joins ? parts.from : parts.to);
+  return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle, turns);
+}
+
 double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
+  if (const auto parts = lane_parts(from, to)) return parts_cycles(*parts, target);
   if (from.dimensions != to.dimensions) {
     return lie_in_same_order(from, to) ? reshape_cycles(from, to, target) : HUGE_VAL;
   }

@@ -125,6 +125,21 @@ std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
   return boxes;
 }
 
+std::vector<Box> boxes_of(const LaneParts& parts) {
+  std::vector<Box> boxes;
+  for (std::int64_t part = 0; part < parts.count; ++part) {
+    Box box;
+    for (std::int64_t extent : parts.to.dimensions) box.dimensions.push_back({extent, 0, 1, 0, 1});
+    Box::Dimension &number = box.dimensions[parts.dimension], &lanes = box.dimensions.back();
+    number.extent = 1;
+    lanes.extent = parts.lanes;
+    (parts.joins ? number.from : number.to) = part;
+    (parts.joins ? lanes.to : lanes.from) = part * parts.lanes;
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
 std::optional<TileRuns> tile_runs(const Box& box, const hlo::Shape& source,
                                   const hlo::Shape& target) {
   TileRuns runs;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -26,6 +27,9 @@ struct Box {
 /// box reaches are padding.
 std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
                                          const hlo::HloInstruction& instruction);
+
+/// A box for each part of lanes, between the arrays as they lie.
+std::vector<Box> boxes_of(const LaneParts& parts);
 
 /// Copying whole tiles: runs of contiguous granules, `counts[i]` of them along the i-th outer
 /// dimension, with strides in granules.

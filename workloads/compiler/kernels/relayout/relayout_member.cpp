@@ -2,6 +2,7 @@
 
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 #include "workloads/compiler/kernels/relayout/relayout_form.h"
 #include "workloads/compiler/kernels/relayout/relayout_mover.h"
@@ -20,6 +21,10 @@ RelayoutMember::RelayoutMember(KernelBuilder& builder, const hlo::Computation& s
     boxes_ = *std::move(boxes);
   } else if (moves_dimensions(sequence, instruction)) {
     permutation_ = permutation_of(sequence, instruction).value();
+  } else if (const auto parts = lane_parts(source_, target_)) {
+    boxes_ = boxes_of(*parts);
+    source_ = parts->from;
+    target_ = parts->to;
   }
   inputs_.push_back({0, source_, {}, 0, rows_of_array(source_)});
   outputs_.push_back({0, target_, rows_of_array(target_)});
@@ -42,7 +47,7 @@ void RelayoutMember::emit(const std::vector<VmemRegion>& regions) {
     const Box::Dimension& all = boxes_.front().dimensions.front();
     mover.move_linear(source, target, all.from, all.to, all.extent);
   } else if (!boxes_.empty()) {
-    mover.move_box(source, target, boxes_.front());
+    for (const Box& box : boxes_) mover.move_box(source, target, box);
   } else if (!permutation_.empty()) {
     mover.transpose(source, target, permutation_);
   } else {
@@ -68,7 +73,7 @@ bool moves_in_vmem(const hlo::Computation& computation, const hlo::HloInstructio
   }
   if (boxes_of(computation, instruction)) return true;
   if (moves_dimensions(computation, instruction)) return from.rank() >= 2;
-  return lie_in_same_order(from, to);
+  return lie_in_same_order(from, to) || lane_parts(from, to);
 }
 
 }  // namespace tpu::compiler

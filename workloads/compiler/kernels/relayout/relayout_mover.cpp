@@ -184,7 +184,7 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
 }
 
 /// The rows of a box in tiles of the target: each takes its rows from one tile of the source or
-/// from two, backwards where they are reversed.
+/// from two, backwards where they are reversed. Packed ones stay where they are in their tiles.
 void ElementMover::move_row_tiles(const TileArray& source, const TileArray& target,
                                   const Position& from, const Position& to, const Box& box) {
   const Box::Dimension& rows = box.dimensions[source.rank() - 2];
@@ -193,7 +193,12 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
   const std::int64_t tiles_apart = ElementMover::floor_divide(distance, 8);
   const std::int64_t rows_apart = distance - 8 * tiles_apart;
   const int of_upper = turns ? 0xff >> (7 - rows_apart) : 0xff >> rows_apart;
+  const std::int64_t tile_rows = target.tile_rows();
+  const bool in_tiles = rows.step == 1 && rows_apart == 0 && rows.to % 8 == 0;
+  TPU_CHECK(source.tile_rows() == tile_rows && (tile_rows == 8 || in_tiles),
+            "packed rows leave their tiles");
   const auto one = [&](Index tile, std::uint8_t mask) {
+    if (tile_rows < 8) mask = sublanes(0, tile_rows);
     const auto upper = static_cast<std::uint8_t>(mask & of_upper);
     const auto lower = static_cast<std::uint8_t>(mask & ~of_upper);
     const Index near = turns ? counted_back(tiles_apart, tile) : tile.plus(tiles_apart);
@@ -205,7 +210,7 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
     move_lanes(
         box.dimensions.back(),
         [&](Index lane_tile) {
-          const Index right = multiply(builder_, lane_tile, 8);
+          const Index right = multiply(builder_, lane_tile, tile_rows);
           VReg value;
           if (upper != 0) {
             value = builder_.load(
@@ -219,7 +224,7 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
           return value;
         },
         [&](Index lane_tile, MReg lanes, VReg value) {
-          const Index right = multiply(builder_, lane_tile, 8);
+          const Index right = multiply(builder_, lane_tile, tile_rows);
           const VmemAddress place = at(target.region, add(builder_, there, right)).mask(mask);
           if (lanes) {
             builder_.store(place, lanes, value);

@@ -22,7 +22,7 @@ struct TileArray {
 
   std::size_t rank() const { return extents.size(); }
   /// Of packed bf16 tiles, which take four VMEM rows: how they are loaded and stored. Only blocks
-  /// of whole tiles move in and out of such arrays.
+  /// of whole tiles move in and out of such arrays, and boxes that keep all rows in their places.
   TileMemory* packed = nullptr;
 
   std::int64_t tile_rows() const { return packed != nullptr ? 4 : 8; }

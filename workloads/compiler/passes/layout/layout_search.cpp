@@ -14,6 +14,7 @@
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
@@ -53,6 +54,7 @@ class LayoutSearch {
                std::vector<DimensionOrder>& orders)
       : computation_(computation),
         is_entry_(is_entry),
+        target_(target),
         bytes_per_cycle_(target.hbm_bytes_per_cycle),
         vmem_bytes_(static_cast<double>(target.vmem_bytes)),
         orders_(orders),
@@ -119,6 +121,7 @@ class LayoutSearch {
 
   const Computation& computation_;
   bool is_entry_;
+  const Target& target_;
   double bytes_per_cycle_, vmem_bytes_;
   std::vector<DimensionOrder>& orders_;
   std::vector<std::vector<InstructionId>> users_;
@@ -484,6 +487,9 @@ double LayoutSearch::relation_cost(InstructionId id) {
     case HloOpcode::kReshape: {
       const auto fits = order_behind_reshape(shape(operand), order(operand), shape(id));
       if (fits && same_order(shape(id), *fits, order(id))) return 0;
+      const Shape from = in_order(shape(operand), order(operand));
+      const Shape to = in_order(shape(id), order(id));
+      if (lane_parts(from, to)) return move_cycles(from, to, target_);
       const double copies = copy_cost(operand) + copy_cost(id);
       const bool by_one_copy =
           copy_of_reshape(shape(operand), order(operand), shape(id), order(id)).has_value();

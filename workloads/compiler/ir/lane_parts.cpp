@@ -1,0 +1,62 @@
+#include "workloads/compiler/ir/lane_parts.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "workloads/compiler/ir/array_layout.h"
+
+namespace tpu::compiler {
+
+namespace {
+
+using Extents = std::vector<std::int64_t>;
+
+/// The dimension of the array that two of the other one follow each other in; -1: none.
+std::int64_t parted_dimension(const Extents& whole, const Extents& parts) {
+  if (whole.size() + 1 != parts.size()) return -1;
+  std::size_t d = 0;
+  while (d < whole.size() && whole[d] == parts[d]) ++d;
+  if (d == whole.size() || whole[d] != parts[d] * parts[d + 1]) return -1;
+  const auto behind = static_cast<std::ptrdiff_t>(d) + 1;
+  return std::equal(whole.begin() + behind, whole.end(), parts.begin() + behind + 1)
+             ? static_cast<std::int64_t>(d)
+             : -1;
+}
+
+hlo::Shape in_row_major(hlo::ElementType type, Extents extents) {
+  hlo::Shape shape = hlo::array_shape(type, std::move(extents));
+  shape.layout = row_major_layout(type, shape.rank());
+  return shape;
+}
+
+}  // namespace
+
+std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to) {
+  LaneParts found;
+  found.joins = to.rank() < from.rank();
+  const hlo::Shape &whole = found.joins ? to : from, &parts = found.joins ? from : to;
+  if (from.type != to.type || whole.rank() < 2) return std::nullopt;
+  const std::int64_t d = parted_dimension(whole.dimensions, parts.dimensions);
+  if (d < 0) return std::nullopt;
+  const Extents order = major_to_minor(parts);
+  const auto place = std::find(order.begin(), order.end(), d);
+  if (order.end() - place <= 2) return std::nullopt;
+  Extents others;
+  for (std::int64_t dimension : order) {
+    if (dimension != d) others.push_back(dimension > d ? dimension - 1 : dimension);
+  }
+  if (order.back() != d + 1 || others != major_to_minor(whole)) return std::nullopt;
+  found.dimension = static_cast<std::size_t>(place - order.begin());
+  found.count = *std::next(parts.dimensions.begin(), d);
+  found.lanes = *std::next(parts.dimensions.begin(), d + 1);
+  if (found.count == 1) return std::nullopt;
+  Extents as_whole = physical_extents(whole);
+  as_whole.insert(std::next(as_whole.begin(), place - order.begin()), 1);
+  const hlo::Shape of_whole = in_row_major(whole.type, std::move(as_whole));
+  const hlo::Shape of_parts = in_row_major(parts.type, physical_extents(parts));
+  found.from = found.joins ? of_parts : of_whole;
+  found.to = found.joins ? of_whole : of_parts;
+  return found;
+}
+
+}  // namespace tpu::compiler
