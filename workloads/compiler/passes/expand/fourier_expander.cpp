@@ -1,11 +1,11 @@
 #include "workloads/compiler/passes/expand/fourier_expander.h"
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <string>
+#include <string_view>
 
-#include "sim/base/error.h"
+#include "sim/base/token_cursor.h"
 
 namespace tpu::compiler {
 
@@ -199,15 +199,13 @@ Id RowTransform::to_real(const ComplexParts& x, std::int64_t n) {
 /// `fft_length={4,8}`.
 Extents lengths_of(const HloInstruction& fft) {
   const std::string& text = fft.raw_attributes.get();
-  const std::size_t at = text.find("fft_length={");
+  constexpr std::string_view kName = "fft_length=";
+  const std::size_t at = text.find(kName);
   Extents lengths;
   if (at != std::string::npos) {
-    const char* next = text.c_str() + at + std::strlen("fft_length={");
-    while (*next >= '0' && *next <= '9') {
-      char* end = nullptr;
-      lengths.push_back(std::strtoll(next, &end, 10));
-      next = *end == ',' ? end + 1 : end;
-    }
+    TokenCursor cursor(text, fft.name, TokenCursor::Places::kPartOfIt);
+    cursor.move_to(text.data() + at + kName.size());
+    lengths = cursor.whole_numbers('{', '}', "a length");
   }
   if (lengths.empty() || static_cast<std::int64_t>(lengths.size()) > fft.shape.rank()) {
     throw WorkloadError(fft.name +

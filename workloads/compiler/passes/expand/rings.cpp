@@ -5,9 +5,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 
-#include "sim/base/error.h"
+#include "sim/base/token_cursor.h"
 #include "workloads/compiler/codegen/flag_ranges.h"
 
 namespace tpu::compiler {
@@ -39,17 +40,17 @@ bool is_everybody_in_order(const std::vector<std::vector<std::int64_t>>& groups,
 /// Source and target of each pair of a collective-permute, one behind the other.
 std::vector<std::int64_t> pairs_of_permute(const HloInstruction& permute) {
   const std::string& text = permute.raw_attributes;
-  std::size_t place = text.find("source_target_pairs=");
+  constexpr std::string_view kName = "source_target_pairs=";
+  const std::size_t place = text.find(kName);
   std::vector<std::int64_t> numbers;
-  for (int depth = 0; place != std::string::npos && place < text.size(); ++place) {
-    if (text[place] == '{') ++depth;
-    if (text[place] == '}' && --depth == 0) break;
-    if (depth > 0 && text[place] >= '0' && text[place] <= '9') {
-      char* end = nullptr;
-      numbers.push_back(std::strtoll(text.c_str() + place, &end, 10));
-      place = static_cast<std::size_t>(end - text.c_str()) - 1;
+  if (place == std::string::npos) return numbers;
+  TokenCursor cursor(text, permute.name, TokenCursor::Places::kPartOfIt);
+  cursor.move_to(text.data() + place + kName.size());
+  cursor.list('{', '}', [&] {
+    for (std::int64_t device : cursor.whole_numbers('{', '}', "a device")) {
+      numbers.push_back(device);
     }
-  }
+  });
   return numbers;
 }
 
