@@ -9,10 +9,9 @@ namespace tpu::compiler {
 
 namespace {
 
-using Extents = std::vector<std::int64_t>;
-
 /// The dimension of the array that two of the other one follow each other in; -1: none.
-std::int64_t parted_dimension(const Extents& whole, const Extents& parts) {
+std::int64_t parted_dimension(const std::vector<std::int64_t>& whole,
+                              const std::vector<std::int64_t>& parts) {
   if (whole.size() + 1 != parts.size()) return -1;
   std::size_t d = 0;
   while (d < whole.size() && whole[d] == parts[d]) ++d;
@@ -23,7 +22,7 @@ std::int64_t parted_dimension(const Extents& whole, const Extents& parts) {
              : -1;
 }
 
-hlo::Shape in_row_major(hlo::ElementType type, Extents extents) {
+hlo::Shape in_row_major(hlo::ElementType type, std::vector<std::int64_t> extents) {
   hlo::Shape shape = hlo::array_shape(type, std::move(extents));
   shape.layout = row_major_layout(type, shape.rank());
   return shape;
@@ -38,10 +37,10 @@ std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to
   if (from.type != to.type || whole.rank() < 2) return std::nullopt;
   const std::int64_t d = parted_dimension(whole.dimensions, parts.dimensions);
   if (d < 0) return std::nullopt;
-  const Extents order = major_to_minor(parts);
+  const std::vector<std::int64_t> order = major_to_minor(parts);
   const auto place = std::find(order.begin(), order.end(), d);
   if (order.end() - place <= 2) return std::nullopt;
-  Extents others;
+  std::vector<std::int64_t> others;
   for (std::int64_t dimension : order) {
     if (dimension != d) others.push_back(dimension > d ? dimension - 1 : dimension);
   }
@@ -50,7 +49,7 @@ std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to
   found.count = *std::next(parts.dimensions.begin(), d);
   found.lanes = *std::next(parts.dimensions.begin(), d + 1);
   if (found.count == 1) return std::nullopt;
-  Extents as_whole = physical_extents(whole);
+  std::vector<std::int64_t> as_whole = physical_extents(whole);
   as_whole.insert(std::next(as_whole.begin(), place - order.begin()), 1);
   const hlo::Shape of_whole = in_row_major(whole.type, std::move(as_whole));
   const hlo::Shape of_parts = in_row_major(parts.type, physical_extents(parts));
