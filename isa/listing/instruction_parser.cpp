@@ -42,6 +42,11 @@ int register_count(char file) {
   }
 }
 
+/// Whether an operand with this letter of a signature may be a register.
+bool takes_register(char letter) {
+  return letter == 's' || letter == 'v' || letter == 'p' || letter == 'm';
+}
+
 /// "s", "v", "p" or "vm" at the cursor as the letter of the register file; 0 for none.
 [[gnu::always_inline]] inline char take_file(TextCursor& cursor) {
   const char file = cursor.peek();
@@ -310,7 +315,14 @@ void ListingParser::parse_operands(const OpcodeInfo& row, Instruction& instructi
       cursor_.expect(',');
     }
     skip_space();
-    const ParsedOperand parsed = parse_operand(row.operand_files[k]);
+    const char file = row.operand_files[k];
+    if (file != 'p' && cursor_.peek() == '%' && takes_register(file)) {  // Most of them.
+      const Name name = parse_register(file);
+      instruction.operands[k] = Operand::register_(name.reg);
+      names.operands[k] = name.name;
+      continue;
+    }
+    const ParsedOperand parsed = parse_operand(file);
     instruction.operands[k] = parsed.operand;
     if (parsed.space && row.dest_file == 's') pointers_[names.dest] = *parsed.space;
     names.operands[k] = parsed.name;
@@ -481,8 +493,7 @@ void ListingParser::set_far_end(Instruction& instruction, VirtualNames& names,
 ListingParser::ParsedOperand ListingParser::parse_operand(char letter) {
   ParsedOperand parsed;
   const char* place = cursor_.at();
-  const char file =
-      letter == 's' || letter == 'v' || letter == 'p' || letter == 'm' ? letter : '\0';
+  const char file = takes_register(letter) ? letter : '\0';
   const bool negated = letter == 'p' && cursor_.take('!');
   if (cursor_.peek() == '%' && file != 0) {
     const Name name = parse_register(file);

@@ -24,6 +24,26 @@ constexpr int hexadecimal_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+/// Of eight characters, the first in the low byte: how many are digits up to the first other one.
+inline std::size_t leading_digits(std::uint64_t characters) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  // 0x30 to 0x39 keep their upper half when 6 is added; what else has this half does not.
+  constexpr std::uint64_t kUpper = 0xf0f0f0f0f0f0f0f0, kZeros = 0x3030303030303030;
+  constexpr std::uint64_t kSixes = 0x0606060606060606;
+  const std::uint64_t others =
+      ((characters & kUpper) ^ kZeros) | (((characters + kSixes) & kUpper) ^ kZeros);
+  return others == 0 ? 8 : static_cast<std::size_t>(__builtin_ctzll(others)) / 8;
+}
+/// The number of the first one to eight of them.
+inline std::uint64_t number_of_digits(std::uint64_t characters, std::size_t digits) {
+  constexpr std::uint64_t kPairs = 0x000000ff000000ff;
+  std::uint64_t value = (characters << (64 - 8 * digits)) & 0x0f0f0f0f0f0f0f0f;
+  value = value * 10 + (value >> 8);
+  return ((value & kPairs) * (100 + (std::uint64_t{1000000} << 32)) +
+          (value >> 16 & kPairs) * (1 + (std::uint64_t{10000} << 32))) >>
+         32;
+}
+
 /// A place in a text in memory, character by character, with the errors of a strict reader:
 /// `file:line:column: expected ..., found "..."`. Lines and columns are counted only when an error
 /// is reported. Text and name must outlive the cursor.
@@ -88,12 +108,14 @@ class TextCursor {
   template <class IsOfKind>
   std::string_view take_while(IsOfKind is_of_kind) {
     const char* const begin = at_;
-    while (at_ != end_ && is_of_kind(*at_)) ++at_;
+    const char* c = begin;
+    while (c != end_ && is_of_kind(*c)) ++c;
+    at_ = c;
     return since(begin);
   }
   /// Within a line.
   void skip_blanks() {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
+    take_while([](char c) { return c == ' ' || c == '\t' || c == '\r'; });
   }
   /// Moves behind the end of this line; its text without the line feed.
   std::string_view take_line();
@@ -101,16 +123,16 @@ class TextCursor {
   /// A number in digits; `what` names it in the error. Values above `limit` are refused.
   [[gnu::always_inline]] std::uint64_t decimal(std::string_view what,
                                                std::uint64_t limit = 0xffffffffu) {
-    // Of numbers with fewer digits none is too large for 64 bits; others are rare.
-    constexpr std::size_t kLong = 19;
-    const char* const stop = left() > kLong ? at_ + kLong : end_;
-    const char* c = at_;
     std::uint64_t value = 0;
-    for (; c != stop && is_digit(*c); ++c) {
-      value = value * 10 + static_cast<std::uint64_t>(*c - '0');
+    std::size_t digits = 0;
+    if (left() >= sizeof value) {
+      std::memcpy(&value, at_, sizeof value);
+      digits = leading_digits(value);
     }
-    if (c == at_ || c == at_ + kLong || value > limit) return any_decimal(what, limit);
-    at_ = c;
+    if (digits == 0 || digits == sizeof value) return any_decimal(what, limit);
+    value = number_of_digits(value, digits);
+    if (value > limit) return any_decimal(what, limit);
+    at_ += digits;
     return value;
   }
   /// "0x" and hexadecimal digits.

@@ -44,6 +44,30 @@ TEST(TextCursor, TakesOnlyWhatStandsHere) {
   EXPECT_FALSE(cursor.take('\0'));
 }
 
+TEST(TextCursor, NumbersEndWhereTheirDigitsDo) {
+  const std::string digits = "9081726354091827364";
+  for (std::size_t length = 1; length <= digits.size(); ++length) {
+    const std::string number = digits.substr(0, length);
+    for (int behind = 0; behind < 256; ++behind) {
+      const char next = static_cast<char>(behind);
+      if (is_digit(next)) continue;
+      for (const std::string rest : {"", "123456789"}) {
+        const std::string text = number + next + rest;
+        TextCursor cursor(text, "f");
+        ASSERT_EQ(cursor.decimal("a number", ~std::uint64_t{0}), std::stoull(number)) << text;
+        ASSERT_EQ(cursor.at(), text.data() + length) << text;
+      }
+    }
+    TextCursor alone(number, "f");
+    EXPECT_EQ(alone.decimal("a number", ~std::uint64_t{0}), std::stoull(number));
+    EXPECT_TRUE(alone.at_end());
+  }
+  TextCursor limited("4096 40960", "f");
+  EXPECT_EQ(error_of([&] { limited.decimal("a number", 4095); }),
+            "f:1:1: expected a number of at most 4095, found \"4096 40960\"");
+  EXPECT_EQ(limited.decimal("a number", 4096), 4096u);
+}
+
 TEST(TextCursor, ErrorsHaveFileLineAndColumnAndWhatStandsThere) {
   TextCursor cursor("one\ntwo \x1b[31m\xff\n\nlast", "f");
   const char* const begin = cursor.at();

@@ -114,7 +114,8 @@ class EntryReader {
   EntryReader(archive* reader, const std::string& path) : reader_(reader), path_(path) {}
 
   /// The text of an entry, which stays until the next is read.
-  std::string_view read(const std::string& name) {
+  std::string_view read(archive_entry* entry, const std::string& name) {
+    make_room(entry);
     std::size_t size = 0;
     while (true) {
       if (size == text_.size()) text_.resize(size + std::max(kBlock, size / 2));
@@ -131,7 +132,17 @@ class EntryReader {
   }
 
  private:
-  static constexpr std::size_t kBlock = std::size_t{1} << 18;
+  static constexpr std::size_t kBlock = std::size_t{1} << 18, kMostStated = std::size_t{1} << 26;
+
+  /// The size that the entry states is a hint: a damaged one may state anything.
+  void make_room(archive_entry* entry) {
+    const la_int64_t stated = archive_entry_size_is_set(entry) != 0 ? archive_entry_size(entry) : 0;
+    const auto bytes = static_cast<std::size_t>(std::max<la_int64_t>(stated, 0));
+    if (bytes < text_.size() || bytes > kMostStated) return;
+    text_ = {};
+    text_.resize(bytes + bytes / 2 + kBlock);
+  }
+
   archive* reader_;
   const std::string& path_;
   std::vector<char> text_;
@@ -173,7 +184,7 @@ ListingFiles read_archive(const std::string& path, const TakeBundles& take) {
     const FileName parsed = parse_file_name(name);
     TextFile* place = place_of(parsed, files);
     if (place == nullptr) continue;
-    const std::string_view text = entries.read(name);
+    const std::string_view text = entries.read(entry, name);
     total += text.size();
     if (total > kMaxTotalBytes) throw WorkloadError(file_size_error(path, name));
     place->name = path + "/" + name;
