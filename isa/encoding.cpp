@@ -302,6 +302,7 @@ std::vector<std::uint32_t> encode_instructions(
 
 std::vector<std::uint32_t> encode_instructions(const std::vector<Instruction>& instructions) {
   std::vector<const Instruction*> each;
+  each.reserve(instructions.size());
   for (const Instruction& in : instructions) each.push_back(&in);
   return encode_instructions(each);
 }

@@ -164,8 +164,8 @@ std::string_view memory_of_address(const OpcodeInfo& row) {
 }
 
 std::optional<OpcodeAndUnit> find_opcode(std::string_view text) {
-  static const Mnemonics mnemonics;
-  const OpcodeAndUnit* found = mnemonics.find(text);
+  static const Mnemonics kMnemonics;
+  const OpcodeAndUnit* found = kMnemonics.find(text);
   if (found == nullptr) return std::nullopt;
   return *found;
 }

@@ -521,6 +521,7 @@ TEST(Relayout, PartsOfTheLanesGetADimensionOfTheirOwn) {
                                 {{8, 100, 300}, {8, 100, 2, 150}, {2, 0, 1}, {3, 0, 1, 2}},
                                 {{8, 128, 1024}, {8, 128, 16, 64}, {2, 1, 0}, {3, 1, 2, 0}},
                                 {{2, 12, 64, 64}, {2, 12, 64, 8, 8}, {3, 2, 1, 0}, {4, 2, 1, 3, 0}},
+                                {{16, 1536}, {16, 64, 24}, {1, 0}, {2, 0, 1}},
                                 {{3, 20, 384}, {3, 20, 3, 128}, {2, 1, 0}, {3, 1, 2, 0}}};
   for (const auto& [whole, parts, whole_order, parts_order] : cases) {
     for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
@@ -533,7 +534,10 @@ TEST(Relayout, PartsOfTheLanesGetADimensionOfTheirOwn) {
         from.layout = compiler::tiled_layout(type, move.source_layout);
         to.layout = compiler::tiled_layout(type, move.target_layout);
         ASSERT_TRUE(compiler::lane_parts(from, to)) << hlo::to_string(to);
-        const auto cycles = static_cast<double>(check(move, type).cycles);
+        const KernelHarness::Result cost = check(move, type);
+        const auto cycles = static_cast<double>(cost.cycles);
+        EXPECT_EQ(cost.dma_bytes,
+                  static_cast<std::uint64_t>(from.padded_bytes() + to.padded_bytes()));
         const double estimate = compiler::move_cycles(from, to, fast) - compiler::kKernelCycles;
         const std::int64_t lanes = parts.back();
         if (lanes % 128 == 0) {

@@ -208,11 +208,16 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
   }
   cuts.emplace_back(-1, -1);
   for (const auto& [cut, outer] : cuts) {
+    // An array comes once, however many boxes it has.
     std::vector<SlabArray> sources;
+    std::vector<std::size_t> source_of_box;
     for (const Box& box : boxes) {
-      sources.push_back(array(static_cast<std::size_t>(box.source), cut));
-      sources.back().outer_dimension = outer;
-      sources.back().stays_packed = stays_packed;
+      if (sources.empty() || sources.back().operand != box.source) {
+        sources.push_back(array(static_cast<std::size_t>(box.source), cut));
+        sources.back().outer_dimension = outer;
+        sources.back().stays_packed = stays_packed;
+      }
+      source_of_box.push_back(sources.size() - 1);
     }
     SlabArray target = result(cut);
     target.outer_dimension = outer;
@@ -225,7 +230,7 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
         Box box = boxes[i];
         if (is_linear) {
           const Box::Dimension& d = box.dimensions.front();
-          mover.move_linear(from[i], to, d.from, d.to, d.extent);
+          mover.move_linear(from[source_of_box[i]], to, d.from, d.to, d.extent);
           continue;
         }
         for (int dimension : {cut, outer}) {
@@ -233,7 +238,7 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
           const auto at = static_cast<std::size_t>(dimension);
           box.dimensions[at].extent = to.extents[at];
         }
-        mover.move_box(from[i], to, box);
+        mover.move_box(from[source_of_box[i]], to, box);
       }
     };
     const auto extent = [&](int dimension) {
