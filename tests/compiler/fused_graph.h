@@ -18,6 +18,7 @@ namespace tpu::test {
 class FusedGraph {
  public:
   frontend::GraphBuilder graph{"test"};
+  compiler::Target target;  ///< What the kernel is made for.
 
   frontend::Tensor input(hlo::ElementType type, const frontend::Extents& dimensions,
                          double low = -2, double high = 2) {
@@ -52,7 +53,7 @@ class FusedGraph {
       inputs.push_back(random_array(instruction.shape, seed++, low, high));
     }
     const compiler::ExpressionGraph expressions(module, entry, "test");
-    compiler::KernelBuilder builder("test", compiler::Target{});
+    compiler::KernelBuilder builder("test", target);
     compiler::ElementwiseKernel(builder, expressions, inputs.size()).emit();
     const isa::Kernel kernel = builder.finish();
     const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();

@@ -110,6 +110,23 @@ TEST(Reduce, OperandsThatStayComeInParts) {
   EXPECT_EQ(test.check({test.graph.reduce_sum(product, {2})}, kSums).dmas, 3U * 16);
 }
 
+/// Members of an ensemble read the same examples, which do not fit: they stream again for each.
+TEST(Reduce, MatricesOfAllMembersThatDoNotFitAreReadAgainForEach) {
+  FusedGraph test;
+  test.target.vmem_bytes = 1 << 20;
+  const Extents space{3, 30, 40, 130};
+  const Tensor members = test.input(ElementType::kF32, space);
+  const Tensor examples = test.input(ElementType::kF32, {30, 40, 130});
+  const Tensor shift = test.input(ElementType::kF32, {30, 40});
+  const Tensor product =
+      test.graph.multiply(members, test.graph.broadcast(examples, space, {1, 2, 3}));
+  const Tensor sum = test.graph.add(product, test.graph.broadcast(shift, space, {1, 2}));
+  const auto result = test.check({sum, test.graph.reduce_sum(sum, {1, 2})}, kSums);
+  const std::uint64_t once = 30 * 40 * 256 * 4;
+  EXPECT_GE(result.dma_bytes, (3 + 3 + 3) * once);
+  EXPECT_LT(result.dma_bytes, (3 + 3 + 3) * once + (1 << 18));
+}
+
 TEST(Reduce, RowsWithinEachMajor) {
   FusedGraph test;
   const Tensor x = test.input(ElementType::kF32, {11, 30, 300});

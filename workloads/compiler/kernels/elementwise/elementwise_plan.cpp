@@ -68,6 +68,12 @@ class Planner {
     extent = part;
   }
 
+  /// Arrays of several matrices stream again, too, and not single ones alone.
+  Planner& repeat_matrices() {
+    repeats_matrices_ = true;
+    return *this;
+  }
+
   OrRefusal<ElementwisePlan> run() {
     plan_.needed.assign(static_cast<std::size_t>(space_.rank()), false);
     if (const auto refusal = find_inputs()) return *refusal;
@@ -112,6 +118,7 @@ class Planner {
   void keep_column_values(const std::vector<bool>& wanted, bool are_reciprocals);
   void find_column_values();
   std::optional<Refusal> find_outputs();
+  std::int64_t period_of(const ElementwisePlan::Input& input) const;
   void repeat_large_tiles();
   void choose_shape();
   void find_needed_axes();
@@ -143,6 +150,7 @@ class Planner {
   int operand_count_;
   const Target& target_;
   PlanLimits limits_;
+  bool repeats_matrices_ = false;
 };
 
 /// The shape becomes that of a part, where parts of the array follow each other in memory.
@@ -471,17 +479,33 @@ void Planner::repeat_large_tiles() {
   while (2 * resident_bytes() > static_cast<std::int64_t>(target_.vmem_bytes)) {
     ElementwisePlan::Input* largest = nullptr;
     for (ElementwisePlan::Input& input : plan_.inputs) {
-      const bool is_matrix = input.access.kind == Kind::kTile && input.access.majors.empty();
-      if (!is_matrix || (largest != nullptr && input.access.rows() <= largest->access.rows())) {
-        continue;
-      }
+      const std::int64_t period = period_of(input);
+      const bool fits = period > 0 && (plan_.period == 0 || plan_.period == period);
+      if (!fits || (largest != nullptr && input.access.rows() <= largest->access.rows())) continue;
       largest = &input;
     }
     if (largest == nullptr) return;
+    plan_.period = period_of(*largest);
     largest->access.kind = Kind::kStream;
     largest->repeated = true;
-    plan_.period = space_.row_tiles();
   }
+}
+
+/// Row tiles after which the array comes again: it has the tiles of the space's inner axes, one
+/// after the other, and none of the outer ones. 0: it has others.
+std::int64_t Planner::period_of(const ElementwisePlan::Input& input) const {
+  const ArrayAccess& access = input.access;
+  if (access.kind != Kind::kTile || (!access.majors.empty() && !repeats_matrices_)) return 0;
+  std::int64_t row_tiles = space_.row_tiles();
+  int axis = space_.row_axis();
+  for (const ArrayAccess::MajorTerm& term : access.majors) {  // The inner ones first.
+    do {
+      --axis;
+    } while (axis > 0 && space_.extent(axis) == 1);
+    if (term.axis != axis || term.tiles != row_tiles * space_.lane_tiles()) return 0;
+    row_tiles *= space_.extent(axis);
+  }
+  return row_tiles;
 }
 
 /// Without anything that varies along lanes or rows, a tile is a tile.
@@ -950,7 +974,8 @@ ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t 
     }
   }
   if (whole || limits.whole_arrays) return std::move(whole).value();
-  // The largest part that fits, twice if it does; else what is said of the whole.
+  // The largest part that fits, twice if it does; arrays that stream again; else what is said of
+  // the whole.
   for (const std::int64_t buffers : {2, 1}) {
     for (std::int64_t part = extent / 2; part > 0; --part) {
       if (extent % part != 0) continue;
@@ -959,6 +984,9 @@ ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t 
       if (of_part) return std::move(of_part).value();
     }
   }
+  OrRefusal<ElementwisePlan> again =
+      Planner(graph, operand_count, target, limits, 0).repeat_matrices().run();
+  if (again) return std::move(again).value();
   return std::move(whole).value();
 }
 
