@@ -191,7 +191,8 @@ std::uint64_t Joiner::granules_of(const HloInstruction& fusion, const Run& run) 
 }
 
 /// Whole arrays are one block, so a kernel keeps a tile for each column that it spreads over the
-/// lanes and for each sum over them, as often as the largest array inside has rows of tiles.
+/// lanes, for each sum over them and for each result that is made of sums, as often as the largest
+/// array inside has rows of tiles.
 std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   if (product_in(module_, fusion) != nullptr) {
     return product_in_vmem(fusion).value_or(0);
@@ -205,6 +206,7 @@ std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   if (fusion.opcode != HloOpcode::kFusion) return 0;
   const Computation& fused = module_.computation(fusion.called[0]);
   std::uint64_t columns = 0, largest = 0;
+  std::int64_t elements = 0;
   for (const HloInstruction& inner : fused.instructions) {
     if (inner.shape.is_tuple()) continue;
     if (inner.opcode == HloOpcode::kReduce || inner.opcode == HloOpcode::kBroadcast) {
@@ -216,6 +218,15 @@ std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
     const auto lane_tiles =
         static_cast<std::uint64_t>(ceil_divide(std::max<std::int64_t>(lanes, 1), 128));
     largest = std::max(largest, granules(inner.shape) / lane_tiles);
+    elements = std::max(elements, inner.shape.element_count());
+  }
+  const HloInstruction& root = fused.at(fused.root);
+  if (root.shape.is_tuple()) {
+    columns += static_cast<std::uint64_t>(
+        std::count_if(root.operands.begin(), root.operands.end(), [&](InstructionId result) {
+          return fused.at(result).opcode != HloOpcode::kReduce &&
+                 fused.at(result).shape.element_count() < elements;
+        }));
   }
   return columns * largest;
 }
