@@ -915,7 +915,7 @@ std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int6
 
 namespace {
 
-/// Granules that a kernel waits for before it begins; whether it streams anything.
+/// Granules that a kernel waits for before it begins.
 std::int64_t waited_granules(const ElementwisePlan& plan) {
   std::int64_t sum = 0;
   for (const ElementwisePlan::Input& input : plan.inputs) {
@@ -938,7 +938,8 @@ bool keeps_columns(const ElementwisePlan& plan) {
                      [](const ElementwisePlan::Input& input) { return input.kept; });
 }
 
-/// Fewer, and what a part takes beside its work is more than what its fetch does.
+/// Granules: of fewer, what a part takes beside its work is more than what its fetch does
+/// (assumed).
 constexpr std::int64_t kWorthParts = 512;
 constexpr std::int64_t kMostParts = 16;
 

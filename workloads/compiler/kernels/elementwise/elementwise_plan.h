@@ -26,7 +26,8 @@ constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 /// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced"),
 /// and the next one is fetched meanwhile. So it does where everything stays and would be waited
 /// for. A matrix that is the same at every major index, and that does not fit either (a mask of all
-/// heads), streams again for each ("repeated"); blocks then divide it.
+/// heads), streams again for each ("repeated"); blocks then divide it. Where no
+/// part fits either, so does an array of several matrices that comes again along outer axes.
 struct ElementwisePlan {
   struct Input {
     int node = -1;
