@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jax_programs import Program
+
 lax = jax.lax
 FEATURES = [3, 6, 8, 16, 20, 24, 32, 40, 48, 64, 64, 96, 128, 130, 192]
 
@@ -338,14 +340,12 @@ def block(l, x):
     return (jax.checkpoint(run) if form == "checkpoint" else run)(x, weights)
 
 
-class ModelProgram:
+class ModelProgram(Program):
     """The loss of a random model and its gradients; the model is the same for a seed.
 
     At default precision each product rounds its operands to bf16, and gradients add that up: only a wrong order, place or number is seen
     there. At the highest precision the values are near, but for those of models in bf16.
     """
-
-    for_tpu = False
 
     def __init__(self, seed):
         l = Layers(seed)
@@ -389,7 +389,13 @@ class ModelProgram:
 
     def rounded(self):
         """Its results with all arguments rounded to bf16: how far such roundings carry."""
+        if self.precision != "default":
+            return None
         return jax.tree_util.tree_leaves(jax.jit(self)(*(a.astype(jnp.bfloat16).astype(np.float32) for a in self.arguments)))
+
+    def least(self, outputs):
+        """Gradients that are zero but for rounding are small beside the others."""
+        return max(1e-4, 1e-3 * max(float(np.sqrt(np.mean(np.square(np.asarray(o, np.float64))))) for o in outputs))
 
     def results(self, x, *weights):
         gradients = jax.value_and_grad(lambda x, weights: self.loss(Layers(self.seed, weights), x), (0, 1))

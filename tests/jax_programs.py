@@ -31,6 +31,17 @@ class Program:
         if nested:
             self.form = self.pick(["grad", "grad of scan", "vmap of grad", "scan of grad", "checkpoint"])
 
+    def exactly(self, *arguments):
+        """What is compared with, computed in fp64."""
+        return self(*arguments)
+
+    def rounded(self):
+        """Its results with roundings that the machine may make, where those may carry far; else nothing."""
+
+    def least(self, outputs):
+        """What elements count as at least; outputs that are nearly zero count in absolute terms."""
+        return 1e-4
+
     def pick(self, options):
         return options[int(self.random.integers(len(options)))]
 

@@ -82,32 +82,28 @@ TEST(Reduce, MajorDimensionsOnly) {
   batch.check({batch.graph.reduce_sum(y, {0})}, kSums);
 }
 
-/// A product of arrays that are broadcast along different dimensions, added up along a major one,
-/// as small attention heads are contracted: two loads a tile, for the sums of
-/// both row tiles wait in registers.
-TEST(Reduce, SumsOfTheRowTilesOfAGroupStayInRegisters) {
+/// A product of arrays that are broadcast along different dimensions of the space, added up along
+/// the third one, as small attention heads are contracted. Nothing of it streams.
+KernelHarness::Result check_small_product(const Extents& space) {
   FusedGraph test;
-  const Extents space{4, 12, 20, 16, 256};
-  const Tensor x = test.input(ElementType::kF32, {4, 12, 20, 256});
-  const Tensor y = test.input(ElementType::kF32, {4, 20, 16, 256});
+  const Tensor x = test.input(ElementType::kF32, {space[0], space[1], space[2], space[4]});
+  const Tensor y = test.input(ElementType::kF32, {space[0], space[2], space[3], space[4]});
   const Tensor product = test.graph.multiply(test.graph.broadcast(x, space, {0, 1, 2, 4}),
                                              test.graph.broadcast(y, space, {0, 2, 3, 4}));
-  const auto result = test.check({test.graph.reduce_sum(product, {2})}, kSums);
+  return test.check({test.graph.reduce_sum(product, {2})}, kSums);
+}
+
+/// Two loads a tile, for the sums of both row tiles wait in registers.
+TEST(Reduce, SumsOfTheRowTilesOfAGroupStayInRegisters) {
+  const KernelHarness::Result result = check_small_product({4, 12, 20, 16, 256});
   const std::uint64_t tiles = 4 * 12 * 20 * 2 * 2;
   EXPECT_GE(result.cycles, 2 * tiles);
   EXPECT_LT(result.cycles, 4 * tiles);
 }
 
-/// Nothing streams in such a product: it would wait for all of its operands. Each is three DMAs of
-/// a part here.
+/// It would wait for all of its operands. Each is three DMAs of a part here.
 TEST(Reduce, OperandsThatStayComeInParts) {
-  FusedGraph test;
-  const Extents space{16, 24, 10, 8, 256};
-  const Tensor x = test.input(ElementType::kF32, {16, 24, 10, 256});
-  const Tensor y = test.input(ElementType::kF32, {16, 10, 8, 256});
-  const Tensor product = test.graph.multiply(test.graph.broadcast(x, space, {0, 1, 2, 4}),
-                                             test.graph.broadcast(y, space, {0, 2, 3, 4}));
-  EXPECT_EQ(test.check({test.graph.reduce_sum(product, {2})}, kSums).dmas, 3U * 16);
+  EXPECT_EQ(check_small_product({16, 24, 10, 8, 256}).dmas, 3U * 16);
 }
 
 /// Members of an ensemble read the same examples, which do not fit: they stream again for each.

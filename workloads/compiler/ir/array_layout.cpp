@@ -34,6 +34,13 @@ Layout row_major_layout(ElementType type, std::int64_t rank) {
   return tiled_layout(type, {order.rbegin(), order.rend()});
 }
 
+Shape as_it_lies(Shape shape) {
+  if (shape.rank() < 2) return shape;
+  shape.dimensions = physical_extents(shape);
+  shape.layout = row_major_layout(shape.type, shape.rank());
+  return shape;
+}
+
 std::vector<std::int64_t> major_strides(const hlo::Shape& shape) {
   TPU_CHECK(shape.layout.minor_to_major.size() == shape.dimensions.size(),
             "no layout: " << to_string(shape));

@@ -26,6 +26,9 @@ hlo::Layout tiled_layout(hlo::ElementType type, std::vector<std::int64_t> minor_
 
 /// tiled_layout() in row-major order.
 hlo::Layout row_major_layout(hlo::ElementType type, std::int64_t rank);
+/// The array in row-major order of its physical dimensions, which is the same bytes; vectors as
+/// they are.
+hlo::Shape as_it_lies(hlo::Shape shape);
 
 /// Granules from one place to the next along each physical dimension; 0 for the two minor ones,
 /// whose places share tiles. Needs a layout.

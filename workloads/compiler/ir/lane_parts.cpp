@@ -22,12 +22,6 @@ std::int64_t parted_dimension(const std::vector<std::int64_t>& whole,
              : -1;
 }
 
-hlo::Shape in_row_major(hlo::ElementType type, std::vector<std::int64_t> extents) {
-  hlo::Shape shape = hlo::array_shape(type, std::move(extents));
-  shape.layout = row_major_layout(type, shape.rank());
-  return shape;
-}
-
 }  // namespace
 
 std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to) {
@@ -49,10 +43,10 @@ std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to
   found.count = *std::next(parts.dimensions.begin(), d);
   found.lanes = *std::next(parts.dimensions.begin(), d + 1);
   if (found.count == 1) return std::nullopt;
-  std::vector<std::int64_t> as_whole = physical_extents(whole);
-  as_whole.insert(std::next(as_whole.begin(), place - order.begin()), 1);
-  const hlo::Shape of_whole = in_row_major(whole.type, std::move(as_whole));
-  const hlo::Shape of_parts = in_row_major(parts.type, physical_extents(parts));
+  hlo::Shape of_whole = as_it_lies(whole);
+  of_whole.dimensions.insert(std::next(of_whole.dimensions.begin(), place - order.begin()), 1);
+  of_whole.layout = row_major_layout(of_whole.type, of_whole.rank());
+  const hlo::Shape of_parts = as_it_lies(parts);
   found.from = found.joins ? of_parts : of_whole;
   found.to = found.joins ? of_whole : of_parts;
   return found;

@@ -95,10 +95,9 @@ Index ElementwiseKernel::part_offset(bool sliced, std::int64_t granules) {
   return sliced ? multiply(builder_, {part_, 0}, granules) : Index{};
 }
 
-/// VMEM rows before the present part's buffer.
-Index ElementwiseKernel::part_begin(const Input& input) {
-  return plan_.buffers_of(input) > 1 ? multiply(builder_, part_buffer_, input.access.rows())
-                                     : Index{};
+/// VMEM rows before the buffer of a part.
+Index ElementwiseKernel::part_begin(const Input& input, Index buffer) {
+  return input.sliced ? multiply(builder_, buffer, input.access.rows()) : Index{};
 }
 
 void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
@@ -726,6 +725,7 @@ Place ElementwiseKernel::at_lane_tile(Place place, Index lane_tile, int lane_key
 void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Index lane_tile,
                                   int lane_key) {
   std::vector<Place> places;
+  places.reserve(rows.size());
   for (const Place& row : rows) places.push_back(at_lane_tile(row, lane_tile, lane_key));
   std::size_t sum = 0;
   for (const Reduction& reduction : plan_.reductions) {

@@ -74,7 +74,7 @@ class ElementwiseKernel {
   Index buffer_rows(const hlo::Shape& shape, Index parity);
   ScalarOperand operand_address(int operand);
   ScalarOperand part_address(int operand, Index part, std::uint64_t granules);
-  Index part_begin(const Input& input);
+  Index part_begin(const Input& input, Index buffer);
 
   // Passes over a block.
   void compute_block(Index parity, std::int64_t row_tiles);

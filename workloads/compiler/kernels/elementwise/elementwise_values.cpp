@@ -77,7 +77,8 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
 VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   const ArrayAccess& access = input.access;
   Index row, lane;
-  const Index rows = array_rows(access, place, input.sliced, row, lane, part_begin(input));
+  const Index rows =
+      array_rows(access, place, input.sliced, row, lane, part_begin(input, part_buffer_));
   VReg line;
   if (access.y == Step::kSame && !access.linear) {
     line = memory_->load_tile(access.shape.type, at(input.region, rows));
@@ -193,12 +194,12 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
       return ExpressionValue::of(shifted_value(input, place));
     case Kind::kTile: {
       const Index rows =
-          array_rows(input.access, place, input.sliced, row, lane, part_begin(input));
+          array_rows(input.access, place, input.sliced, row, lane, part_begin(input, part_buffer_));
       return ExpressionValue::of(memory_->load_tile(type, at(input.region, rows)));
     }
     case Kind::kRow: {
       const Index rows =
-          array_rows(input.access, place, input.sliced, row, lane, part_begin(input));
+          array_rows(input.access, place, input.sliced, row, lane, part_begin(input, part_buffer_));
       return ExpressionValue::of(memory_->load_row(type, input.region, rows, row));
     }
   }

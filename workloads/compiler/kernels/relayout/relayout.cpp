@@ -74,11 +74,8 @@ void keep_packed(const std::vector<std::size_t>& permutation, SlabArray& source,
   target.stays_packed = permutation[rank - 2] == rank - 1;
 }
 
-/// The array in row-major order of its physical dimensions, which is the same bytes.
 SlabArray as_it_lies(SlabArray array) {
-  if (array.shape.rank() < 2) return array;
-  array.shape.dimensions = physical_extents(array.shape);
-  array.shape.layout = row_major_layout(array.shape.type, array.shape.rank());
+  array.shape = compiler::as_it_lies(std::move(array.shape));
   return array;
 }
 
