@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/compiler/graph_check.h"
+#include "workloads/compiler/passes/fuse/fusion.h"
+#include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
 
 namespace tpu::test {
@@ -31,6 +34,35 @@ inline void expect_values_kept(const GraphCase& graph, ModulePass pass) {
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(found[i].numbers, wanted[i].numbers);
   const Verdict verdict = check_graph(graph);
   EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+inline std::size_t count(const hlo::Module& module, hlo::HloOpcode opcode) {
+  std::size_t found = 0;
+  for (const hlo::HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.opcode == opcode) ++found;
+  }
+  return found;
+}
+
+inline std::size_t count_kind(const hlo::Module& module, const std::string& kind) {
+  std::size_t found = 0;
+  for (const hlo::HloInstruction& instruction : module.entry_computation().instructions) {
+    if (instruction.fusion_kind.get() == kind) ++found;
+  }
+  return found;
+}
+
+inline const hlo::HloInstruction& root(const hlo::Module& module) {
+  return module.entry_computation().at(module.entry_computation().root);
+}
+
+inline hlo::Module run_to_fusion(hlo::Module module) {
+  compiler::flatten_calls(module);
+  compiler::simplify(module);
+  compiler::assign_layouts(module);
+  compiler::find_bitcasts(module);
+  compiler::fuse(module);
+  return module;
 }
 
 }  // namespace tpu::test

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "sim/base/error.h"
+#include "tests/compiler/pass_check.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
@@ -20,7 +21,6 @@
 #include "workloads/compiler/passes/simplify/precision.h"
 #include "workloads/compiler/passes/simplify/product_operands.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
-#include "workloads/compiler/passes/simplify/split_lanes.h"
 #include "workloads/frontend/graph_builder.h"
 #include "workloads/frontend/zoo.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -47,54 +47,11 @@ Target v3(std::uint32_t cores = 1) {
   return target;
 }
 
-std::size_t count(const Module& module, HloOpcode opcode) {
-  std::size_t found = 0;
-  for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (instruction.opcode == opcode) ++found;
-  }
-  return found;
-}
-
-std::size_t count_kind(const Module& module, const std::string& kind) {
-  std::size_t found = 0;
-  for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (instruction.fusion_kind.get() == kind) ++found;
-  }
-  return found;
-}
-
-const HloInstruction& root(const Module& module) {
-  return module.entry_computation().at(module.entry_computation().root);
-}
-
-/// Bytes that the kernels of an entry read and write.
-std::uint64_t traffic(const Module& module) {
-  const Computation& entry = module.entry_computation();
-  std::uint64_t granules = 0;
-  for (const HloInstruction& instruction : entry.instructions) {
-    if (compiler::is_bookkeeping(instruction)) continue;
-    granules += compiler::granules(compiler::stored_shape(instruction.shape));
-    for (InstructionId operand : instruction.operands) {
-      granules += compiler::granules(compiler::stored_shape(entry.at(operand).shape));
-    }
-  }
-  return granules * 1024;
-}
-
 Shape with_order(ElementType type, std::vector<std::int64_t> dimensions,
                  std::vector<std::int64_t> minor_to_major) {
   Shape shape = array_shape(type, std::move(dimensions));
   shape.layout = compiler::tiled_layout(type, std::move(minor_to_major));
   return shape;
-}
-
-Module run_to_fusion(Module module) {
-  compiler::flatten_calls(module);
-  compiler::simplify(module);
-  compiler::assign_layouts(module);
-  compiler::find_bitcasts(module);
-  compiler::fuse(module);
-  return module;
 }
 
 // Calls.
@@ -144,26 +101,6 @@ ENTRY main {
   EXPECT_EQ(numbers, (std::vector<std::int32_t>{2, 5, 7, 10}));
 }
 
-// Fusion.
-
-/// The time grows with the length, not with its square: 16 s and 1 s of the two passes before.
-TEST(Fusion, TakesLongChainsInSeconds) {
-  std::string text = "HloModule c\nENTRY e {\n  x0 = f32[64,128] parameter(0)\n";
-  constexpr int kLength = 16000;
-  for (int i = 0; i < kLength; ++i) {
-    text += (i + 1 == kLength ? "  ROOT x" : "  x") + std::to_string(i + 1) +
-            " = f32[64,128] add(x" + std::to_string(i) + ", x" +
-            std::to_string(std::max(0, i - 1)) + ")\n";
-  }
-  Module module = hlo::read_hlo_text("chain.hlo", text + "}\n");
-  compiler::assign_layouts(module);
-  const std::clock_t begin = std::clock();
-  compiler::join_split_lanes(module);
-  compiler::fuse(module);
-  EXPECT_LT(std::clock() - begin, 6 * CLOCKS_PER_SEC);
-  EXPECT_GT(count(module, HloOpcode::kFusion), kLength / compiler::FusionLimits().instructions);
-}
-
 // Layouts.
 
 TEST(Layouts, TextIsWhatXlaPrints) {
@@ -208,23 +145,6 @@ TEST(Layouts, ConvolutionsPutSpatialDimensionsFirst) {
     if (instruction.opcode != HloOpcode::kConvolution) continue;
     EXPECT_EQ(instruction.shape.layout.minor_to_major, (std::vector<std::int64_t>{3, 0, 2, 1}));
   }
-}
-
-TEST(Fusion, SumsOverTheBatchInTheLanesStandBehindTheirConvolution) {
-  GraphBuilder graph("sums");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 8, 8, 64}));
-  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 64, 64}));
-  const Tensor y = graph.convolution(x, w, frontend::nhwc_dimensions(), {{}, {}});
-  const Tensor sum = graph.reduce_sum(y, {0, 1, 2});
-  const Module module = run_to_fusion(graph.finish(graph.tuple({y, sum}), {x, w}));
-  int kernels = 0;
-  for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (compiler::is_bookkeeping(instruction)) continue;
-    ++kernels;
-    EXPECT_EQ(instruction.fusion_kind.get(), "kOutput");
-    EXPECT_EQ(instruction.shape.elements.size(), 2U);
-  }
-  EXPECT_EQ(kernels, 1);
 }
 
 TEST(Layouts, ElementwiseOperandsLieAsTheirResult) {
@@ -310,6 +230,35 @@ TEST(Simplify, ArithmeticOnConstantsIsDoneBeforeTheRun) {
   EXPECT_EQ(count(module, HloOpcode::kSubtract), 0U);
   EXPECT_EQ(count(module, HloOpcode::kAdd), 1U);
   EXPECT_EQ(count(module, HloOpcode::kBroadcast), 1U);
+}
+
+/// A sum over all that a reshape joins or splits does not wait until it has moved everything. Parts
+/// of what it joins, and elements that something else reads in the new shape, stay behind it.
+TEST(Simplify, WhatAReshapeJoinsIsReducedBeforeIt) {
+  const auto operand_of_sum = [](const frontend::Extents& extents, const frontend::Extents& to,
+                                 std::vector<std::int64_t> reduced, bool is_read_twice) {
+    GraphBuilder graph("norm");
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, extents));
+    const Tensor y = graph.reshape(graph.unary(HloOpcode::kTanh, x), to);
+    const Tensor sum = graph.reduce_sum(y, std::move(reduced));
+    const Tensor beside = is_read_twice ? graph.unary(HloOpcode::kNegate, y) : x;
+    Module module = graph.finish(graph.tuple({sum, beside}), {x});
+    compiler::simplify(module);
+    EXPECT_NO_THROW(hlo::verify(module));
+    const Computation& entry = module.entry_computation();
+    const HloInstruction& made = entry.at(root(module).operands[0]);
+    EXPECT_EQ(made.opcode, HloOpcode::kReduce);
+    return std::make_pair(entry.at(made.operands[0]).opcode, made.dimensions);
+  };
+  using Dimensions = std::vector<std::int64_t>;
+  const auto before = HloOpcode::kTanh, behind = HloOpcode::kReshape;
+  EXPECT_EQ(operand_of_sum({4, 3, 5}, {4, 15}, {1}, false), std::pair(before, Dimensions{1, 2}));
+  EXPECT_EQ(operand_of_sum({4, 15}, {4, 3, 5}, {1, 2}, false), std::pair(before, Dimensions{1}));
+  EXPECT_EQ(operand_of_sum({4, 3, 5, 7}, {4, 15, 7}, {0, 1}, false),
+            std::pair(before, Dimensions{0, 1, 2}));
+  EXPECT_EQ(operand_of_sum({4, 15}, {4, 3, 5}, {1}, false), std::pair(behind, Dimensions{1}));
+  EXPECT_EQ(operand_of_sum({4, 3, 5}, {12, 5}, {1}, false), std::pair(behind, Dimensions{1}));
+  EXPECT_EQ(operand_of_sum({4, 3, 5}, {4, 15}, {1}, true), std::pair(behind, Dimensions{1}));
 }
 
 TEST(Simplify, EqualInstructionsBecomeOne) {
@@ -537,240 +486,6 @@ TEST(Simplify, ASecondTimeChangesNothing) {
     const std::string once = hlo::to_string(module);
     compiler::simplify(module);
     EXPECT_EQ(hlo::to_string(module), once) << name;
-  }
-}
-
-// Fusion.
-
-TEST(Fusion, BiasAndReluGoIntoTheDot) {
-  const Module module = run_to_fusion(frontend::build_workload("mlp").module);
-  const Computation& entry = module.entry_computation();
-  const HloInstruction* first = nullptr;
-  for (const HloInstruction& instruction : entry.instructions) {
-    if (first == nullptr && instruction.opcode == HloOpcode::kFusion) first = &instruction;
-  }
-  ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->fusion_kind.get(), "kOutput");
-  EXPECT_EQ(first->operands.size(), 3U);
-  const Computation& body = module.computation(first->called[0]);
-  EXPECT_EQ(body.at(body.root).opcode, HloOpcode::kMaximum);
-}
-
-TEST(Fusion, TheUpdateOfAWeightIsWrittenByItsGradientsKernel) {
-  const Module module = run_to_fusion(frontend::build_workload("mlp").module);
-  std::size_t weights = 0, biases = 0;
-  for (const HloInstruction& instruction : module.entry_computation().instructions) {
-    if (!instruction.shape.is_tuple() || instruction.shape.elements.size() != 2) continue;
-    if (instruction.shape.elements[0].dimensions != instruction.shape.elements[1].dimensions) {
-      continue;
-    }
-    // Weight and momentum, with the two sides of the dot or the gradient.
-    const bool is_product = instruction.fusion_kind.get() == "kOutput";
-    EXPECT_EQ(instruction.operands.size(), is_product ? 4U : 3U);
-    ++(is_product ? weights : biases);
-  }
-  EXPECT_EQ(weights, 3U);
-  EXPECT_EQ(biases, 3U);
-}
-
-TEST(Fusion, TheSumsOfABatchNormShareAKernel) {
-  GraphBuilder graph("norm");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, {8, 4, 4, 16}));
-  const Tensor wide = graph.convert(x, ElementType::kF32);
-  const Tensor sum = graph.reduce_sum(wide, {0, 1, 2});
-  const Tensor squares = graph.reduce_sum(graph.multiply(wide, wide), {0, 1, 2});
-  const Module module = run_to_fusion(graph.finish(graph.tuple({sum, squares}), {x}));
-  EXPECT_EQ(count_kind(module, "kInput"), 1U);
-  EXPECT_EQ(count_kind(module, "kLoop"), 0U);
-}
-
-TEST(Fusion, ASoftmaxIsOneKernel) {
-  GraphBuilder graph("softmax");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {64, 200}));
-  const Tensor lowest = graph.splat(ElementType::kF32, {64}, -HUGE_VAL);
-  const Tensor most = graph.binary(HloOpcode::kMaximum, lowest, graph.reduce_max(x, {1}));
-  const Tensor below = graph.subtract(x, graph.broadcast(most, {64, 200}, {0}));
-  const Tensor power = graph.unary(HloOpcode::kExponential, below);
-  const Tensor sum = graph.broadcast(graph.reduce_sum(power, {1}), {64, 200}, {0});
-  const Module module = run_to_fusion(graph.finish(graph.divide(power, sum), {x}));
-  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
-  EXPECT_EQ(count_kind(module, "kInput"), 1U);
-}
-
-TEST(Fusion, ASoftmaxAlongTheRowsOfMatricesIsOneKernel) {
-  GraphBuilder graph("softmax");
-  const frontend::Extents extents{8, 40, 64};
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, extents));
-  const Tensor most = graph.broadcast(graph.reduce_max(x, {1}), extents, {0, 2});
-  const Tensor power = graph.unary(HloOpcode::kExponential, graph.subtract(x, most));
-  const Tensor sum = graph.reduce_sum(power, {1});
-  const Tensor share = graph.divide(power, graph.broadcast(sum, extents, {0, 2}));
-  const Module module = run_to_fusion(graph.finish(graph.tuple({share, sum}), {x}));
-  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
-  EXPECT_EQ(count_kind(module, "kInput"), 1U);
-}
-
-/// Part by part of the outermost dimension: sums of all 224 matrices together would take 7 MiB.
-/// Matrices that fill half of the VMEM in two buffers of two arrays are too large.
-TEST(Fusion, ASoftmaxAlongTheRowsOfManyMatricesIsOneKernel) {
-  for (const std::int64_t tokens : {512, 1536}) {
-    GraphBuilder graph("softmax");
-    const frontend::Extents extents{14, 16, tokens, 512};
-    const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, extents));
-    const Tensor scores = graph.convert(x, ElementType::kF32);
-    const Tensor most = graph.broadcast(graph.reduce_max(scores, {2}), extents, {0, 1, 3});
-    const Tensor power = graph.unary(HloOpcode::kExponential, graph.subtract(scores, most));
-    const Tensor sum = graph.broadcast(graph.reduce_sum(power, {2}), extents, {0, 1, 3});
-    const Tensor share = graph.convert(graph.divide(power, sum), ElementType::kBf16);
-    const Module module = run_to_fusion(graph.finish(share, {x}));
-    EXPECT_EQ(count(module, HloOpcode::kFusion), tokens == 512 ? 1U : 3U) << tokens;
-  }
-}
-
-/// What each column needs is made of its sum by operations on columns, which are no kernel.
-TEST(Fusion, TheGradientOfASoftmaxAlongTheRowsOfMatricesIsOneKernel) {
-  GraphBuilder graph("gradient");
-  const frontend::Extents extents{8, 40, 64};
-  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, extents));
-  const Tensor dy = graph.parameter("dy", array_shape(ElementType::kF32, extents));
-  const Tensor whole = graph.parameter("whole", array_shape(ElementType::kF32, {8, 64}));
-  const Tensor sum = graph.reduce_sum(graph.multiply(dy, y), {1});
-  const Tensor column = graph.unary(HloOpcode::kNegate, graph.divide(sum, whole));
-  const Tensor dx = graph.multiply(graph.add(dy, graph.broadcast(column, extents, {0, 2})), y);
-  const Module module = run_to_fusion(graph.finish(dx, {y, dy, whole}));
-  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
-  EXPECT_EQ(count_kind(module, "kInput"), 1U);
-}
-
-/// A result may be such a value of columns.
-TEST(Fusion, WhatIsMadeOfSumsAlongRowsIsWrittenByTheirKernel) {
-  GraphBuilder graph("mean");
-  const frontend::Extents extents{8, 40, 64};
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, extents));
-  const Tensor mean = graph.scale(graph.reduce_sum(x, {1}), 0.025);
-  const Tensor centred = graph.subtract(x, graph.broadcast(mean, extents, {0, 2}));
-  const Module module = run_to_fusion(graph.finish(graph.tuple({centred, mean}), {x}));
-  EXPECT_NO_THROW(hlo::verify(module));
-  EXPECT_EQ(count(module, HloOpcode::kFusion), 1U);
-}
-
-/// A kernel that uses its own sum computes what it is made of in each pass: where that is much, the
-/// array is read again by a kernel of its own.
-TEST(Fusion, WhatTakesLongerInOneKernelIsTwo) {
-  for (const bool is_much : {false, true}) {
-    GraphBuilder graph("power");
-    const frontend::Extents extents{8, 256, 256};
-    const Tensor x = graph.parameter("x", array_shape(ElementType::kBf16, extents));
-    Tensor y = graph.convert(x, ElementType::kF32);
-    for (int i = 0; is_much && i < 4; ++i) y = graph.unary(HloOpcode::kLogistic, y);
-    const Tensor most = graph.reduce_max(y, {1});
-    const Tensor share = graph.divide(y, graph.broadcast(most, extents, {0, 2}));
-    const Module module = run_to_fusion(graph.finish(graph.tuple({y, share}), {x}));
-    EXPECT_EQ(count(module, HloOpcode::kFusion), is_much ? 2U : 1U);
-  }
-}
-
-TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {
-  GraphBuilder graph("variance");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 8, 128}));
-  const Tensor sum = graph.reduce_sum(x, {0, 1});
-  const Tensor centred = graph.subtract(x, graph.broadcast(sum, {4, 8, 128}, {2}));
-  const Tensor squares = graph.reduce_sum(graph.multiply(centred, centred), {0, 1});
-  const Module module = run_to_fusion(graph.finish(squares, {x}));
-  EXPECT_EQ(count_kind(module, "kInput"), 2U);
-}
-
-TEST(Fusion, MovesNoMoreBytesThanTheOperationsAlone) {
-  for (const char* name : {"mlp", "lenet", "resnet50", "transformer"}) {
-    Module module = frontend::build_workload(name).module;
-    compiler::simplify(module);
-    compiler::assign_layouts(module);
-    compiler::find_bitcasts(module);
-    const std::uint64_t before = traffic(module);
-    compiler::fuse(module);
-    EXPECT_NO_THROW(hlo::verify(module)) << name;
-    EXPECT_LT(traffic(module), before * 6 / 10) << name;
-    std::set<hlo::InstructionId> broadcasts;
-    for (const HloInstruction& instruction : module.entry_computation().instructions) {
-      EXPECT_FALSE(hlo::is_elementwise(instruction.opcode)) << name << " " << instruction.name;
-      EXPECT_NE(instruction.opcode, HloOpcode::kIota) << name;
-      if (instruction.opcode == HloOpcode::kBroadcast) broadcasts.insert(instruction.id);
-    }
-    std::set<hlo::InstructionId> starts;
-    for (const HloInstruction& instruction : module.entry_computation().instructions) {
-      if (instruction.opcode == HloOpcode::kScatter) starts.insert(instruction.operands[0]);
-    }
-    EXPECT_EQ(broadcasts, starts) << name;
-  }
-}
-
-TEST(Fusion, WhatManyReadIsWrittenOnlyWhereThatMovesFewerBytes) {
-  GraphBuilder graph("cheap");
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {512, 512}));
-  const Tensor y = graph.unary(HloOpcode::kTanh, x);
-  // Two kernels that cannot share: the second needs all of the first one's sums. Computing tanh
-  // twice reads x twice; writing it would move four arrays.
-  const Tensor rows = graph.reduce_sum(y, {0});
-  const Tensor apart = graph.subtract(y, graph.broadcast(rows, {512, 512}, {1}));
-  const Tensor columns = graph.reduce_sum(apart, {1});
-  const Module module = run_to_fusion(graph.finish(graph.tuple({rows, columns}), {x}));
-  EXPECT_EQ(count_kind(module, "kInput"), 2U);
-  EXPECT_EQ(count_kind(module, "kLoop"), 0U);
-}
-
-/// A rectifier and its gradient: the mask is written beside the activation, by the product's
-/// kernel, in place of the numbers that both are made of. Where those are written anyway, or the
-/// gradient reads them for something else, the mask is made of them.
-TEST(Fusion, AMaskIsWrittenInPlaceOfTheNumbersThatItWasMadeOf) {
-  const auto forward_types =
-      [](const std::string& gradient, const std::string& results) {
-        const Module module = run_to_fusion(hlo::read_hlo_text("mask.hlo", R"(HloModule mask
-ENTRY main {
-  x = bf16[512,256] parameter(0)
-  w = bf16[256,256] parameter(1)
-  zero = f32[] constant(0)
-  zeros = f32[512,256] broadcast(zero), dimensions={}
-  y = f32[512,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  a = f32[512,256] maximum(y, zeros)
-  b = bf16[512,256] convert(a)
-  z = f32[512,256] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  zn = bf16[512,256] convert(z)
-  back = f32[512,256] dot(zn, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  on = pred[512,256] compare(y, zeros), direction=GT
-)" + gradient + "  g = bf16[512,256] convert(masked)\n  ROOT t = (" + results + ")\n}\n"));
-        hlo::verify(module);
-        for (const HloInstruction& made : module.entry_computation().instructions) {
-          if (made.opcode != HloOpcode::kFusion) continue;
-          if (!made.shape.is_tuple()) return std::vector<ElementType>{made.shape.type};
-          std::vector<ElementType> types;
-          for (const Shape& element : made.shape.elements) types.push_back(element.type);
-          return types;
-        }
-        return std::vector<ElementType>{};
-      };
-  using Types = std::vector<ElementType>;
-  const std::string plain = "  masked = f32[512,256] select(on, back, zeros)\n";
-  const std::string scaled =
-      "  scaled = f32[512,256] multiply(back, y)\n"
-      "  masked = f32[512,256] select(on, scaled, zeros)\n";
-  const std::string one = "bf16[512,256]) tuple(g", two = "bf16[512,256], f32[512,256]) tuple(g, y";
-  EXPECT_EQ(forward_types(plain, one), (Types{ElementType::kBf16, ElementType::kPred}));
-  EXPECT_EQ(forward_types(scaled, one), (Types{ElementType::kF32, ElementType::kBf16}));
-  EXPECT_EQ(forward_types(plain, two), (Types{ElementType::kF32, ElementType::kBf16}));
-}
-
-TEST(Fusion, PredicatesCrossKernelsAsBf16AndRowsOfThemAsIntegers) {
-  const std::vector<std::pair<std::vector<std::int64_t>, ElementType>> stored{
-      {{16, 128}, ElementType::kBf16}, {{128}, ElementType::kS32}};
-  for (const auto& [dimensions, type] : stored) {
-    GraphBuilder graph("mask");
-    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, dimensions));
-    const Tensor zero = graph.splat_like(x, 0);
-    const Tensor mask = graph.compare(x, zero, hlo::ComparisonDirection::kGt);
-    Module module = run_to_fusion(graph.finish(mask, {x}));
-    compiler::widen(module);
-    EXPECT_EQ(root(module).shape.type, type);
-    EXPECT_NO_THROW(hlo::verify(module));
   }
 }
 

@@ -16,6 +16,11 @@ inline double vector_cycles(hlo::HloOpcode opcode) { return vector_cost(opcode).
 constexpr double kLaneSumCycles = 10;
 constexpr double kSumCycles = 1;
 
+/// Eight numbers from the lanes of a vector to the sublanes of a register, each in all of its
+/// lanes; and back.
+constexpr double kSpreadRowsCycles = 8.5;
+constexpr double kRowsToLanesCycles = 3;
+
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;
 

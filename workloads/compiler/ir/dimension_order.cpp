@@ -23,35 +23,6 @@ DimensionOrder long_dimensions(const hlo::Shape& shape) {
   return dimensions;
 }
 
-/// Neighbouring dimensions of a reshape's operand and those of the result that hold the same
-/// elements.
-struct Segment {
-  DimensionOrder from, to;
-};
-
-std::vector<Segment> segments_of(const hlo::Shape& from, const hlo::Shape& to) {
-  const DimensionOrder sources = long_dimensions(from), targets = long_dimensions(to);
-  std::vector<Segment> segments;
-  std::size_t i = 0, j = 0;
-  while (i < sources.size() && j < targets.size()) {
-    Segment segment{{sources[i]}, {targets[j]}};
-    std::int64_t left = extent(from, sources[i++]), right = extent(to, targets[j++]);
-    while (left != right) {
-      if (left < right) {
-        if (i == sources.size()) return {};
-        segment.from.push_back(sources[i]);
-        left *= extent(from, sources[i++]);
-      } else {
-        if (j == targets.size()) return {};
-        segment.to.push_back(targets[j]);
-        right *= extent(to, targets[j++]);
-      }
-    }
-    segments.push_back(std::move(segment));
-  }
-  return i == sources.size() && j == targets.size() ? segments : std::vector<Segment>{};
-}
-
 /// Extents of the two minor dimensions.
 struct Minor {
   std::int64_t rows = 1, lanes = 1;
@@ -71,7 +42,7 @@ struct ReshapePart {
 /// The parts of a reshape, in row-major order.
 std::vector<ReshapePart> parts_of(const hlo::Shape& from, const hlo::Shape& to) {
   std::vector<ReshapePart> parts;
-  for (const Segment& segment : segments_of(from, to)) {
+  for (const ReshapeSegment& segment : segments_of_reshape(from, to)) {
     if (segment.to.size() == 1) {
       for (std::int64_t d : segment.from) parts.push_back({extent(from, d), d, segment.to[0]});
     } else if (segment.from.size() == 1) {
@@ -125,6 +96,29 @@ constexpr std::size_t kMostSegments = 5;
 
 }  // namespace
 
+std::vector<ReshapeSegment> segments_of_reshape(const hlo::Shape& from, const hlo::Shape& to) {
+  const DimensionOrder sources = long_dimensions(from), targets = long_dimensions(to);
+  std::vector<ReshapeSegment> segments;
+  std::size_t i = 0, j = 0;
+  while (i < sources.size() && j < targets.size()) {
+    ReshapeSegment segment{{sources[i]}, {targets[j]}};
+    std::int64_t left = extent(from, sources[i++]), right = extent(to, targets[j++]);
+    while (left != right) {
+      if (left < right) {
+        if (i == sources.size()) return {};
+        segment.from.push_back(sources[i]);
+        left *= extent(from, sources[i++]);
+      } else {
+        if (j == targets.size()) return {};
+        segment.to.push_back(targets[j]);
+        right *= extent(to, targets[j++]);
+      }
+    }
+    segments.push_back(std::move(segment));
+  }
+  return i == sources.size() && j == targets.size() ? segments : std::vector<ReshapeSegment>{};
+}
+
 DimensionOrder row_major(std::int64_t rank) {
   DimensionOrder order(static_cast<std::size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
@@ -156,7 +150,7 @@ DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& orde
 
 std::vector<ReshapeOrders> orders_of_reshape(const hlo::Shape& from, const hlo::Shape& to) {
   if (from.rank() < 2 || to.rank() < 2) return {};
-  const std::vector<Segment> segments = segments_of(from, to);
+  const std::vector<ReshapeSegment> segments = segments_of_reshape(from, to);
   if (segments.empty() || segments.size() > kMostSegments) return {};
   std::vector<std::size_t> places(segments.size());
   std::iota(places.begin(), places.end(), 0);
@@ -182,7 +176,7 @@ std::optional<DimensionOrder> order_of_same_elements(const hlo::Shape& from,
                                                      const DimensionOrder& order,
                                                      const hlo::Shape& to) {
   if (from.rank() < 2 || to.rank() < 2) return std::nullopt;
-  const std::vector<Segment> segments = segments_of(from, to);
+  const std::vector<ReshapeSegment> segments = segments_of_reshape(from, to);
   const DimensionOrder sources = without_units(from, order);
   if (segments.empty() && !sources.empty()) return std::nullopt;
   DimensionOrder result;
@@ -192,7 +186,7 @@ std::optional<DimensionOrder> order_of_same_elements(const hlo::Shape& from,
   for (std::size_t i = 0; i < sources.size();) {
     const auto segment = std::find_if(
         segments.begin(), segments.end(),
-        [&](const Segment& candidate) { return candidate.from.front() == sources[i]; });
+        [&](const ReshapeSegment& candidate) { return candidate.from.front() == sources[i]; });
     if (segment == segments.end() || i + segment->from.size() > sources.size() ||
         !std::equal(segment->from.begin(), segment->from.end(),
                     sources.begin() + static_cast<std::ptrdiff_t>(i))) {

@@ -40,6 +40,14 @@ std::optional<DimensionOrder> order_of_same_elements(const hlo::Shape& from,
                                                      const DimensionOrder& order,
                                                      const hlo::Shape& to);
 
+/// Neighbouring dimensions of a reshape's operand and those of the result that hold the same
+/// elements; none of extent 1.
+struct ReshapeSegment {
+  std::vector<std::int64_t> from, to;
+};
+/// The smallest ones, in order.
+std::vector<ReshapeSegment> segments_of_reshape(const hlo::Shape& from, const hlo::Shape& to);
+
 /// Orders of a reshape's operand and result in which the elements follow each other alike and have
 /// the same lanes: the reshape moves nothing, or rows of lanes.
 struct ReshapeOrders {

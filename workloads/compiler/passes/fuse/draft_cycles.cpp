@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/expand/widen.h"
@@ -19,6 +20,44 @@ using hlo::Shape;
 
 namespace {
 
+/// Of 1024 elements.
+double tiles(const Shape& shape) {
+  return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
+}
+
+/// Registers of eight rows and all of their lanes as one.
+double registers_of_rows(const Shape& shape) {
+  return tiles(shape) / static_cast<double>(ceil_divide(physical_extents(shape).back(), 128));
+}
+
+/// Whether a broadcast gives each row a number of its own, or a reduction finds one for each.
+bool is_between_rows_and_numbers(const HloInstruction& instruction, const Shape& rows) {
+  const std::vector<std::int64_t>& order = rows.layout.minor_to_major;
+  if (order.size() < 2) return false;
+  const auto& dimensions = instruction.dimensions;
+  return instruction.opcode == HloOpcode::kBroadcast
+             ? !contains(dimensions, order[0]) && contains(dimensions, order[1])
+             : is_plain_reduce(instruction) && dimensions == std::vector{order[0]};
+}
+
+/// Registers of rows for which a kernel has one element each of an array: like those that it
+/// spreads over rows, or like sums along them.
+double eights_of_rows(const Computation& entry, const FusionDraft& draft, InstructionId array) {
+  const std::string extent = extent_text(entry.at(array).shape);
+  for (InstructionId id : draft.inside) {
+    const HloInstruction& instruction = entry.at(id);
+    const bool is_broadcast = instruction.opcode == HloOpcode::kBroadcast;
+    if (!is_broadcast && !is_plain_reduce(instruction)) continue;
+    const Shape& operand = entry.at(instruction.operands[0]).shape;
+    const Shape& rows = is_broadcast ? instruction.shape : operand;
+    const Shape& numbers = is_broadcast ? operand : instruction.shape;
+    if (is_between_rows_and_numbers(instruction, rows) && extent_text(numbers) == extent) {
+      return static_cast<double>(numbers.element_count()) / 8;
+    }
+  }
+  return 0;
+}
+
 /// The vector unit's work of a draft.
 class VectorWork {
  public:
@@ -30,7 +69,7 @@ class VectorWork {
   double cycles() const {
     double cycles = 0;
     for (int pass = 0; pass <= last_; ++pass) cycles += cycles_of(pass);
-    return cycles;
+    return cycles + row_vector_cycles();
   }
 
  private:
@@ -77,21 +116,27 @@ class VectorWork {
   double cycles_at(InstructionId id) const {
     const HloInstruction& instruction = at(id);
     const Shape& shape = at(stepped_through(entry_, id)).shape;
-    if (extent_text(shape) != draft_.extent) return 0;
+    if (extent_text(shape) != draft_.extent) {
+      return 0;
+    }
     if (instruction.opcode != HloOpcode::kReduce)
       return tiles(shape) * vector_cycles(instruction.opcode);
     // Lane tiles are added to each other first.
-    const double sums = sums_.reduces_lanes_only(id) ? tiles(shape) / lane_tiles(shape) : 0;
+    const double sums = sums_.reduces_lanes_only(id) ? registers_of_rows(shape) : 0;
     return tiles(shape) * kSumCycles + sums * kLaneSumCycles;
   }
 
-  /// Of 1024 elements.
-  static double tiles(const Shape& shape) {
-    return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
-  }
-
-  static double lane_tiles(const Shape& shape) {
-    return static_cast<double>(ceil_divide(physical_extents(shape).back(), 128));
+  /// What has an element for each row comes from the lanes of its array to the sublanes, and goes
+  /// back.
+  double row_vector_cycles() const {
+    double cycles = 0;
+    for (InstructionId leaf : draft_.leaves) {
+      cycles += kSpreadRowsCycles * eights_of_rows(entry_, draft_, leaf);
+    }
+    for (InstructionId root : draft_.roots) {
+      cycles += kRowsToLanesCycles * eights_of_rows(entry_, draft_, root);
+    }
+    return cycles;
   }
 
   const Computation& entry_;

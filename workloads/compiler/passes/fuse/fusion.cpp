@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -140,8 +141,11 @@ class Fusion {
   DraftCycles cycles(const FusionDraft& draft) const {
     return draft_cycles(entry_, draft, sums_, limits_.hbm_bytes_per_cycle);
   }
+  bool fits_kernel(const FusionDraft& draft) const;
+  bool pays(const std::vector<std::size_t>& parts, const FusionDraft& whole) const;
+  std::vector<std::size_t> readers_in_step(const FusionDraft& draft) const;
   bool may_merge(std::size_t a, std::size_t b);
-  FusionDraft merged(std::size_t a, std::size_t b) const;
+  FusionDraft merged(const std::vector<std::size_t>& parts) const;
   void merge(std::size_t into, std::size_t from);
   void merge_siblings();
   bool may_compute_rows(std::size_t reducer, std::size_t rows);
@@ -523,12 +527,39 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
   const std::size_t inside = std::max(drafts_[a].inside.size(), drafts_[b].inside.size());
   if (inside > limits_.instructions || arrays_of_both(a, b) > limits_.arrays) return false;
   if (have_path_around(a, b)) return false;
-  const FusionDraft both = merged(a, b);
-  if (both.is_reduction && !sums_.fit(both)) return false;
-  if (both.leaves.size() + both.roots.size() > limits_.arrays) return false;
-  if (both.inside.size() > limits_.instructions) return false;
-  return sums_.used_in(both).empty() ||
-         cycles(both).all() <= cycles(drafts_[a]).all() + cycles(drafts_[b]).all();
+  const FusionDraft both = merged({a, b});
+  if (!fits_kernel(both)) return false;
+  if (sums_.used_in(both).empty() || pays({a, b}, both)) return true;
+  const std::vector<std::size_t> next = readers_in_step(both);
+  return std::any_of(next.begin(), next.end(), [&](std::size_t reader) {
+    if (reader == a || reader == b) return false;
+    const FusionDraft all = merged({a, b, reader});
+    return fits_kernel(all) && pays({a, b, reader}, all);
+  });
+}
+
+bool Fusion::fits_kernel(const FusionDraft& draft) const {
+  return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
+         draft.inside.size() <= limits_.instructions && (!draft.is_reduction || sums_.fit(draft));
+}
+
+/// Whether kernels take no longer as one, which is `whole`.
+bool Fusion::pays(const std::vector<std::size_t>& parts, const FusionDraft& whole) const {
+  double apart = 0;
+  for (std::size_t part : parts) apart += cycles(drafts_[part]).all();
+  return cycles(whole).all() <= apart;
+}
+
+/// Kernels over the draft's extent that read its results, and may be merged with it.
+std::vector<std::size_t> Fusion::readers_in_step(const FusionDraft& draft) const {
+  std::set<std::size_t> found;
+  for (InstructionId root : draft.roots) {
+    for (std::size_t reader : readers_[static_cast<std::size_t>(root)]) {
+      const FusionDraft& other = drafts_[reader];
+      if (other.extent == draft.extent && other.product < 0) found.insert(reader);
+    }
+  }
+  return {found.begin(), found.end()};
 }
 
 /// Whether a kernel over the rows that another one reduces may compute its values there: each is
@@ -599,32 +630,33 @@ void Fusion::remove_reader(std::size_t draft) {
   }
 }
 
-/// Both kernels in one. What only they read is not written.
-FusionDraft Fusion::merged(std::size_t a, std::size_t b) const {
-  FusionDraft both = drafts_[a];
-  both.is_reduction |= drafts_[b].is_reduction;
-  both.absorbed.insert(drafts_[b].absorbed.begin(), drafts_[b].absorbed.end());
-  both.roots.clear();
-  for (std::size_t draft : {a, b}) {
-    for (InstructionId root : drafts_[draft].roots) {
+/// Kernels in one. What only they read is not written.
+FusionDraft Fusion::merged(const std::vector<std::size_t>& parts) const {
+  FusionDraft whole = drafts_[parts[0]];
+  whole.roots.clear();
+  for (std::size_t part : parts) {
+    const FusionDraft& draft = drafts_[part];
+    whole.is_reduction |= draft.is_reduction;
+    whole.absorbed.insert(draft.absorbed.begin(), draft.absorbed.end());
+    for (InstructionId root : draft.roots) {
       const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
       const bool is_needed = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
-        return reader != a && reader != b;
+        return !contains(parts, reader);
       });
       if (is_needed || root == entry_.root) {
-        both.roots.push_back(root);
+        whole.roots.push_back(root);
       } else {
-        both.absorbed.insert(root);
+        whole.absorbed.insert(root);
       }
     }
   }
-  std::sort(both.roots.begin(), both.roots.end());
-  collect(both);
-  return both;
+  std::sort(whole.roots.begin(), whole.roots.end());
+  collect(whole);
+  return whole;
 }
 
 void Fusion::merge(std::size_t into, std::size_t from) {
-  FusionDraft both = merged(into, from);
+  FusionDraft both = merged({into, from});
   order_->merge(into, from);
   remove_reader(into);
   remove_reader(from);
@@ -745,7 +777,7 @@ bool Fusion::is_better_beside(std::size_t host, std::size_t reader) {
     if (other == host || other == reader) return false;
     if (may_stand_behind(host, other) || !may_merge(reader, other)) return false;
     const double apart = alone.all() + cycles(drafts_[other]).all();
-    return apart - cycles(merged(reader, other)).all() > alone.moved + kKernelCycles;
+    return apart - cycles(merged({reader, other})).all() > alone.moved + kKernelCycles;
   });
 }
 

@@ -7,7 +7,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "sim/base/contains.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 
@@ -73,6 +75,7 @@ class Simplifier {
   bool simplify_collective(InstructionId id);
   bool simplify_reduce(InstructionId id);
   bool drop_reduced_ones(InstructionId id);
+  bool reduce_before_reshape(InstructionId id);
   bool becomes_operand(InstructionId id, bool when);
   bool becomes_broadcast(InstructionId id, InstructionId scalar);
 
@@ -462,6 +465,35 @@ bool Simplifier::drop_reduced_ones(InstructionId id) {
   return true;
 }
 
+/// Of a reshape that nothing else reads, where dimensions that it joins or splits are reduced
+/// whole: the reduction of what it reads. A norm over all of an array would wait until it is moved.
+bool Simplifier::reduce_before_reshape(InstructionId id) {
+  const HloInstruction& reshape = operand(at(id), 0);
+  if (reshape.opcode != HloOpcode::kReshape || uses_[static_cast<std::size_t>(reshape.id)] != 1) {
+    return false;
+  }
+  const Shape& before = operand(reshape, 0).shape;
+  const auto is_reduced = [&](std::int64_t d) { return contains(at(id).dimensions, d); };
+  Dimensions reduced;
+  bool joins = false;
+  for (const ReshapeSegment& segment : segments_of_reshape(before, reshape.shape)) {
+    const auto count = std::count_if(segment.to.begin(), segment.to.end(), is_reduced);
+    const bool is_one = segment.from.size() == 1 && segment.to.size() == 1;
+    if (count == 0 && is_one) continue;
+    if (count != static_cast<std::ptrdiff_t>(segment.to.size())) return false;
+    joins |= !is_one;
+    reduced.insert(reduced.end(), segment.from.begin(), segment.from.end());
+  }
+  Dimensions kept;
+  for (std::int64_t d = 0; d < before.rank(); ++d) {
+    if (!contains(reduced, d)) kept.push_back(before.dimensions[static_cast<std::size_t>(d)]);
+  }
+  if (!joins || kept != at(id).shape.dimensions) return false;
+  at(id).operands[0] = reshape.operands[0];
+  at(id).dimensions = reduced;
+  return true;
+}
+
 /// Over nothing, or over dimensions of extent 1 from a neutral value.
 bool Simplifier::simplify_reduce(InstructionId id) {
   HloInstruction& instruction = at(id);
@@ -469,7 +501,7 @@ bool Simplifier::simplify_reduce(InstructionId id) {
   if (instruction.dimensions.empty()) return becomes_operand(id, true);
   const HloInstruction& input = operand(instruction, 0);
   if (input.shape.element_count() != instruction.shape.element_count()) {
-    return drop_reduced_ones(id);
+    return reduce_before_reshape(id) || drop_reduced_ones(id);
   }
   const HloOpcode operation = combining_operation(module_.computation(instruction.called.at(0)));
   const HloInstruction* initial = scalar_constant_of(instruction.operands[1]);
