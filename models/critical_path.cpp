@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "isa/cpu_clones.h"
 #include "models/wait_graph.h"
 
 namespace tpu {
@@ -12,7 +13,7 @@ namespace {
 
 using Event = WaitGraph::Event;
 using Transfer = WaitGraph::Transfer;
-constexpr std::size_t kNoEvent = ~std::size_t{0};
+constexpr std::uint32_t kNoEvent = ~std::uint32_t{0};
 
 /// Walks back from the last event of a core.
 class PathWalk {
@@ -21,7 +22,7 @@ class PathWalk {
 
   void from(std::uint32_t core) {
     find_events_before();
-    std::size_t event = core < last_.size() ? last_[core] : kNoEvent;
+    std::uint32_t event = core < last_.size() ? last_[core] : kNoEvent;
     if (event == kNoEvent) return;
     now_ = graph_.events()[event].cycle;
     while (event != kNoEvent && now_ > graph_.begin_cycle()) event = pass(event);
@@ -32,7 +33,7 @@ class PathWalk {
   void find_events_before() {
     const std::vector<Event>& events = graph_.events();
     before_.assign(events.size(), kNoEvent);
-    for (std::size_t e = 0; e < events.size(); ++e) {
+    for (std::uint32_t e = 0; e < events.size(); ++e) {
       if (events[e].kind == Event::Kind::kDone) continue;
       if (events[e].core >= last_.size()) last_.resize(events[e].core + 1, kNoEvent);
       before_[e] = last_[events[e].core];
@@ -41,9 +42,9 @@ class PathWalk {
   }
 
   /// The event behind which the path goes on.
-  std::size_t pass(std::size_t number) {
+  std::uint32_t pass(std::uint32_t number) {
     const Event& event = graph_.events()[number];
-    const std::size_t before = before_[number];
+    const std::uint32_t before = before_[number];
     if (event.kind == Event::Kind::kWait) {
       if (const Transfer* transfer = graph_.transfer(event.transfer)) return pass(*transfer);
       const std::uint64_t since =
@@ -57,7 +58,7 @@ class PathWalk {
   }
 
   /// The same for a transfer that is done now: the event that started it.
-  std::size_t pass(const Transfer& last) {
+  std::uint32_t pass(const Transfer& last) {
     const Transfer* transfer = &last;
     const std::uint32_t op = op_of(*transfer);
     while (graph_.queued(*transfer)) {
@@ -69,7 +70,7 @@ class PathWalk {
     charge(transfer->first, op, now_ - std::min(transfer->issue, now_));
     return transfer->start < graph_.first_event()
                ? kNoEvent
-               : static_cast<std::size_t>(transfer->start - graph_.first_event());
+               : static_cast<std::uint32_t>(transfer->start - graph_.first_event());
   }
 
   std::uint32_t op_of(const Transfer& transfer) const {
@@ -88,8 +89,8 @@ class PathWalk {
 
   const WaitGraph& graph_;
   CriticalPath& result_;
-  std::vector<std::size_t> before_;  ///< Of an event, of the same core.
-  std::vector<std::size_t> last_;    ///< Per core.
+  std::vector<std::uint32_t> before_;  ///< Of an event, of the same core.
+  std::vector<std::uint32_t> last_;    ///< Per core.
   std::uint64_t now_ = 0;
 };
 
@@ -123,14 +124,14 @@ std::array<double, kResources> shapley(const Cycles& without, std::size_t sets) 
 template <std::size_t kSets>
 class FreeRuns {
  public:
-  FreeRuns(const WaitGraph& graph, std::vector<std::size_t> last_use, CriticalPath& result)
+  FreeRuns(const WaitGraph& graph, std::vector<std::uint32_t> last_use, CriticalPath& result)
       : graph_(graph), result_(result), last_use_(std::move(last_use)) {
     slots_.assign(graph.transfers(), kNoSlot);
   }
 
   void run() {
     const std::vector<Event>& events = graph_.events();
-    for (std::size_t e = 0; e < events.size(); ++e) pass(events[e], e);
+    for (std::uint32_t e = 0; e < events.size(); ++e) pass(events[e], e);
     Clocks end{};
     for (const OfCore& core : cores_) {
       end_op(core);
@@ -162,10 +163,16 @@ class FreeRuns {
   std::uint64_t since_begin(std::uint64_t cycle) const {
     return cycle - std::min(cycle, graph_.begin_cycle());
   }
-  /// Visits the runs in which a resource takes time.
+  /// Visits the runs in which a resource takes time; of the HBM, which is asked for most, in loops
+  /// that the compiler knows.
   template <class Visit>
   void for_runs_with(Resource resource, const Visit& visit) const {
-    const std::size_t bit = CriticalPath::set_of(resource);
+    constexpr std::size_t kOfHbm = CriticalPath::set_of(Resource::kHbm);
+    if (resource == Resource::kHbm) return for_runs_without(kOfHbm, visit);
+    for_runs_without(CriticalPath::set_of(resource), visit);
+  }
+  template <class Visit>
+  static void for_runs_without(std::size_t bit, const Visit& visit) {
     for (std::size_t first = 0; first < kSets; first += 2 * bit) {
       for (std::size_t s = first; s < first + bit; ++s) visit(s);
     }
@@ -203,7 +210,7 @@ class FreeRuns {
     return pool_[number];
   }
 
-  void pass(const Event& event, std::size_t number) {
+  void pass(const Event& event, std::uint32_t number) {
     const Transfer* transfer = graph_.transfer(event.transfer);
     if (event.kind == Event::Kind::kDone) {
       if (transfer != nullptr) finish(*transfer, event.transfer);
@@ -260,7 +267,9 @@ class FreeRuns {
       }
     }
     if (time[0] == 0) return;
-    for (std::size_t s = 0; s < kSets; ++s) clocks[s] += time[s & (time.size() - 1)];
+    for (std::size_t first = 0; first < kSets; first += time.size()) {
+      for (std::size_t t = 0; t < time.size(); ++t) clocks[first + t] += time[t];
+    }
     clocks[kSets] += time[0] - event.ran[static_cast<std::size_t>(Resource::kMxu)] / 2;
   }
 
@@ -279,10 +288,13 @@ class FreeRuns {
         std::min(graph_.least_cycles(transfer.then, transfer.bytes), std::min(alone, behind));
     const std::uint64_t least = queued ? passage : alone;
     const std::uint64_t gap = queued ? behind : passage;
-    for_runs_with(transfer.then, [&](std::size_t s) {
-      clocks[s] += least;
-      if (before != nullptr) clocks[s] = std::max(clocks[s], last.clocks[s] + gap);
-    });
+    if (before == nullptr) {
+      for_runs_with(transfer.then, [&](std::size_t s) { clocks[s] += least; });
+    } else {
+      for_runs_with(transfer.then, [&](std::size_t s) {
+        clocks[s] = std::max(clocks[s] + least, last.clocks[s] + gap);
+      });
+    }
     last.transfer = number;
     last.clocks = clocks;
   }
@@ -309,8 +321,8 @@ class FreeRuns {
 
   const WaitGraph& graph_;
   CriticalPath& result_;
-  std::vector<std::size_t> last_use_;  ///< Event, per transfer.
-  std::vector<std::uint32_t> slots_;   ///< Per transfer; in pool_.
+  std::vector<std::uint32_t> last_use_;  ///< Event, per transfer.
+  std::vector<std::uint32_t> slots_;     ///< Per transfer; in pool_.
   std::vector<Clocks> pool_;
   std::vector<std::uint32_t> free_;
   std::vector<OfCore> cores_;
@@ -333,22 +345,30 @@ void add_path(const WaitGraph& graph, std::uint32_t core, CriticalPath& result) 
 template <Resource kMost>
 using SetsUpTo = std::integral_constant<std::size_t, 2 * CriticalPath::set_of(kMost)>;
 
+/// What goes on side by side in the runs is for wide registers, with all that is called.
+#define TPU_SIDE_BY_SIDE TPU_CPU_CLONES __attribute__((flatten)) void
+TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kHbm>::value>& runs) { runs.run(); }
+TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kHost>::value>& runs) { runs.run(); }
+TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kIci>::value>& runs) { runs.run(); }
+#undef TPU_SIDE_BY_SIDE
+
 void add_free_runs(const WaitGraph& graph, CriticalPath& result) {
-  std::vector<std::size_t> last_use(graph.transfers(), 0);
+  std::vector<std::uint32_t> last_use(graph.transfers(), 0);
   Resource most = Resource::kHbm;
   const std::vector<Event>& events = graph.events();
-  for (std::size_t e = 0; e < events.size(); ++e) {
+  for (std::uint32_t e = 0; e < events.size(); ++e) {
     const Transfer* transfer = graph.transfer(events[e].transfer);
     if (transfer == nullptr) continue;
     last_use[events[e].transfer - graph.first_transfer()] = e;
     most = std::max({most, transfer->first, transfer->then});
   }
-  const auto run = [&](auto sets) {
-    FreeRuns<decltype(sets)::value>(graph, std::move(last_use), result).run();
+  const auto with_sets = [&](auto sets) {
+    FreeRuns<decltype(sets)::value> runs(graph, std::move(last_use), result);
+    run(runs);
   };
-  if (most == Resource::kHbm) return run(SetsUpTo<Resource::kHbm>());
-  if (most == Resource::kHost) return run(SetsUpTo<Resource::kHost>());
-  run(SetsUpTo<Resource::kIci>());
+  if (most == Resource::kHbm) return with_sets(SetsUpTo<Resource::kHbm>());
+  if (most == Resource::kHost) return with_sets(SetsUpTo<Resource::kHost>());
+  with_sets(SetsUpTo<Resource::kIci>());
 }
 
 }  // namespace tpu

@@ -2,11 +2,24 @@
 
 #include <algorithm>
 
+#include "sim/base/error.h"
+
 namespace tpu {
 namespace {
 
 /// So that what a core runs between two events fits 32 bits.
 constexpr std::uint64_t kLongestEvent = std::uint64_t{1} << 31;
+constexpr std::size_t kOfShortRuns = 4096;
+
+/// A record that outgrows a short run's gets room for `usual`: pages of memory that are touched for
+/// the first time take longer than all that is written into them, and growing by doubling touches
+/// twice as many.
+template <class Each>
+void make_room(std::vector<Each>& record, std::size_t usual) {
+  if (record.size() < record.capacity()) return;
+  const std::size_t room = record.size() < kOfShortRuns ? kOfShortRuns : usual;
+  if (record.size() < room) record.reserve(room);
+}
 
 }  // namespace
 
@@ -23,6 +36,7 @@ WaitGraph::WaitGraph(const MachineParams& params, std::size_t cores, std::size_t
       warmup_steps_(warmup_steps),
       most_(most),
       cores_(params.cores()) {
+  TPU_CHECK(params.cores() < std::size_t{1} << kCoreBits, params.cores() << " cores");
   for (OfCore& core : cores_) core.last_done.fill(kNone);
   result_.ops.resize(ops);
 }
@@ -30,13 +44,18 @@ WaitGraph::WaitGraph(const MachineParams& params, std::size_t cores, std::size_t
 WaitGraph::Event& WaitGraph::append(Event::Kind kind, const Position& position) {
   OfCore& core = cores_[position.core];
   core.reached = position;
-  events_.push_back({position.cycle, position.core, position.op, kNone, {}, kind});
-  Event& event = events_.back();
+  Event& event = append({position.cycle, position.op, kNone, {}, position.core, kind});
   for (std::size_t r = 0; r < kCoreResources; ++r) {
     event.ran[r] = static_cast<std::uint32_t>(position.ran[r] - core.recorded[r]);
   }
   core.recorded = position.ran;
   return event;
+}
+
+WaitGraph::Event& WaitGraph::append(const Event& event) {
+  make_room(events_, most_ + most_ / 2);
+  events_.push_back(event);
+  return events_.back();
 }
 
 void WaitGraph::at(const Position& position) {
@@ -74,6 +93,7 @@ std::uint32_t WaitGraph::start(std::uint32_t core, std::uint64_t bytes, Resource
   const auto number = static_cast<std::uint32_t>(first_transfer_ + transfers_.size());
   const Position& from = cores_[core].reached;
   append(Event::Kind::kStart, from).transfer = number;
+  make_room(transfers_, most_ / 2);
   transfers_.push_back({event, from.cycle, from.cycle, 0, bytes, core, kNone, first, then});
   return number;
 }
@@ -92,7 +112,7 @@ void WaitGraph::done(std::uint32_t number, std::uint64_t now) {
   transfer.done = now;
   transfer.behind = last;
   last = number;
-  events_.push_back({now, transfer.core, kNone, number, {}, Event::Kind::kDone});
+  append({now, kNone, number, {}, transfer.core, Event::Kind::kDone});
 }
 
 void WaitGraph::begin(std::uint32_t core, std::uint64_t cycle) {

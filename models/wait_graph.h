@@ -25,17 +25,19 @@ class WaitGraph {
     std::uint64_t cycle = 0;
     Ran ran{};  ///< Since the begin of the run, by what the schedule needed.
   };
+  static constexpr unsigned kCoreBits = 24;  ///< Of the number of a core.
   struct Event {
     /// kMet: the core needed a transfer that was done; kWait: it waited for one from its event
     /// before on.
     enum class Kind : std::uint8_t { kRan, kStart, kMet, kWait, kDone };
-    std::uint64_t cycle = 0;
-    std::uint32_t core = 0;
-    std::uint32_t op = kNone;
-    std::uint32_t transfer = kNone;
-    std::array<std::uint32_t, kCoreResources> ran{};  ///< Of the core since its event before.
-    Kind kind = Kind::kRan;
+    std::uint64_t cycle;
+    std::uint32_t op;
+    std::uint32_t transfer;
+    std::array<std::uint32_t, kCoreResources> ran;  ///< Of the core since its event before.
+    std::uint32_t core : kCoreBits;
+    Kind kind : 32 - kCoreBits;
   };
+  static_assert(sizeof(Event) == 32, "a record holds 131,072 of them");
   /// From `issue` to `split` it is with `first`, then with `then`.
   struct Transfer {
     std::uint64_t start = 0;  ///< Number of its event.
@@ -103,6 +105,7 @@ class WaitGraph {
   };
 
   Event& append(Event::Kind kind, const Position& position);
+  Event& append(const Event& event);
   void forget(std::uint64_t event, std::uint64_t cycle);
   void evaluate(std::uint32_t core);
   std::uint64_t host_cycles() const;

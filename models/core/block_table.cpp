@@ -121,6 +121,8 @@ std::size_t BlockTable::StateHash::operator()(const Scoreboard::State& state) co
   return hash;
 }
 
+std::size_t BlockTable::NumberHash::operator()(std::uint64_t number) const { return mix(number); }
+
 std::size_t BlockTable::KeyHash::operator()(const Key& key) const {
   return mix(key.block_and_state ^ mix(key.guards));
 }
@@ -136,10 +138,6 @@ BlockTable::BlockTable(const isa::Program& program, const std::vector<DecodedKer
       scoreboard_(params) {
   scoreboard_.set_conventions(program.conventions);
   TPU_CHECK(params.mxu.count <= 4, params.mxu.count << " MXUs");
-  starts_.reserve(kernels_.size());
-  for (const DecodedKernel& kernel : kernels_) {
-    starts_.emplace_back(2 * kernel.bundles.size(), nullptr);
-  }
   number_of(scoreboard_.save(0));
 }
 
@@ -159,7 +157,6 @@ Block& BlockTable::make_block(std::uint32_t kernel, std::uint32_t bundle, bool s
   block.touches_units =
       first.first_queue_op != end.first_queue_op || first.first_slow_write != end.first_slow_write;
   block.is_quiet = !block.touches_units && block.how_it_ends != Block::End::kCall;
-  starts_[kernel][bundle * 2 + (slot ? 1 : 0)] = &block;
   return block;
 }
 

@@ -73,7 +73,7 @@ struct Block {
   const MicroOp* first_op = nullptr;
   const MicroOp* end_op = nullptr;
   Block* next = nullptr;    ///< At `end`, once it has been reached.
-  Block* branch = nullptr;  ///< At `target`, once it has been reached.
+  Block* branch = nullptr;  ///< At `target`, or that of the branch before a slot, once it has been.
   BlockCounters counters;
 
   // The last entry state and what it led to.
@@ -99,8 +99,10 @@ class BlockTable {
   /// The block that begins with a bundle; `slot`: as the delay slot of a branch. Throws
   /// ProgramFault where the code cannot be executed.
   Block& block(std::uint32_t kernel, std::uint32_t bundle, bool slot) {
-    Block* found = starts_[kernel][bundle * 2 + (slot ? 1 : 0)];
-    return found != nullptr ? *found : make_block(kernel, bundle, slot);
+    Block*& found =
+        starts_[std::uint64_t{kernel} << 33 | std::uint64_t{bundle} << 1 | (slot ? 1 : 0)];
+    if (found == nullptr) found = &make_block(kernel, bundle, slot);
+    return *found;
   }
 
   using StateId = std::uint32_t;
@@ -146,6 +148,9 @@ class BlockTable {
   struct StateHash {
     std::size_t operator()(const Scoreboard::State& state) const;
   };
+  struct NumberHash {
+    std::size_t operator()(std::uint64_t number) const;
+  };
   struct Key {
     std::uint64_t block_and_state = 0;
     std::uint64_t guards = 0;
@@ -184,7 +189,8 @@ class BlockTable {
   std::uint32_t longest_;
   std::size_t most_remembered_;
   const std::vector<DecodedKernel>& kernels_;
-  std::vector<std::vector<Block*>> starts_;  ///< Per kernel: two per bundle, the second as slot.
+  /// By kernel, first bundle and whether as slot: few of a program's bundles begin a block.
+  std::unordered_map<std::uint64_t, Block*, NumberHash> starts_;
   std::deque<Block> blocks_;
   std::vector<std::unique_ptr<ScheduleCauses>> causes_;  ///< Per kernel that was reached.
   Scoreboard scoreboard_;

@@ -124,9 +124,12 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
   auto& r = registers_;
   const std::uint32_t words = smem_words();
   std::uint32_t* const smem = state_.smem.data();
-  // Nobody else has to hear of what is stored and loaded.
+  // Nobody else has to hear of what is stored and loaded. Where all registers are known, a store
+  // marks no word.
+  const std::uint32_t all_plain = !kUnknowns && lanes_ == nullptr && marked_words_ == 0 ? words : 0;
   const auto plain = [&](std::uint32_t word) {
-    return word < words && lanes_ == nullptr && (marked_words_ == 0 || smem_origins_[word].plain());
+    return word < all_plain || (word < words && lanes_ == nullptr &&
+                                (marked_words_ == 0 || smem_origins_[word].plain()));
   };
   for (const MicroOp* op = begin; op != end; ++op) {
     if constexpr (kUnknowns) {
@@ -135,7 +138,10 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
       if (handled) continue;
     }
     // The guards of kQueueGuard are what it notes.
-    if (op->kind != Kind::kQueueGuard && (r[op->guard.reg] != 0) != op->guard.holds_when) continue;
+    if (!op->guard.always() && (r[op->guard.reg] != 0) != op->guard.holds_when &&
+        op->kind != Kind::kQueueGuard) {
+      continue;
+    }
     const std::uint32_t a = r[op->reg[0]] + op->immediate[0];
     switch (op->kind) {
       case Kind::kCompute:
@@ -212,6 +218,8 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
           if (unknown_ != 0) return execute<true>(op + 1, end);
         }
         break;
+      default:
+        __builtin_unreachable();
     }
   }
   return nullptr;

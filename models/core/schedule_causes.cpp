@@ -393,10 +393,11 @@ struct Stretch {
   Cause cause = Cause::kUnforced;
 };
 
-/// The holds from the begin of the code to its end. Results that are awaited before the first, or
-/// behind the last, stretch in which the port of their unit is taken fill and drain it.
-std::vector<Stretch> chain(const std::vector<Node>& nodes) {
-  std::vector<Stretch> result;
+/// The holds from the begin of the code to its end, in place of what is in `result`. Results that
+/// are awaited before the first, or behind the last, stretch in which the port of their unit is
+/// taken fill and drain it.
+void find_chain(const std::vector<Node>& nodes, std::vector<Stretch>& result) {
+  result.clear();
   for (auto node = static_cast<std::uint32_t>(nodes.size() - 1); node > 0;
        node = nodes[node].holder) {
     result.push_back({nodes[nodes[node].holder].time, nodes[node].time, nodes[node].cause});
@@ -413,7 +414,6 @@ std::vector<Stretch> chain(const std::vector<Node>& nodes) {
     std::for_each(result.begin(), first, mark);
     std::for_each(behind, result.end(), mark);
   }
-  return result;
 }
 
 /// Where pieces begin: at targets of branches, behind delay slots and behind calls.
@@ -438,7 +438,9 @@ ScheduleCauses::ScheduleCauses(const isa::Kernel& kernel, const DecodedKernel& c
   const std::vector<bool> is_begin = begins(code);
   const auto count = static_cast<std::uint32_t>(code.bundles.size() - 1);
   first_.reserve(count + 1);
+  charges_.reserve(count + count / 2);  // Most bundles have one.
   Piece piece(kernel, code, params);
+  std::vector<Stretch> stretches;
   for (std::uint32_t first = 0, end = 0; first < count; first = end) {
     for (end = first + 1; !is_begin[end]; ++end) {
     }
@@ -449,7 +451,7 @@ ScheduleCauses::ScheduleCauses(const isa::Kernel& kernel, const DecodedKernel& c
     }
     piece.close();
     const std::vector<Node>& nodes = piece.nodes();
-    const std::vector<Stretch> stretches = chain(nodes);
+    find_chain(nodes, stretches);
     std::size_t node = repeats ? end - first : 0;
     auto stretch = stretches.begin();
     for (std::uint32_t b = first; b < end; ++b, ++node) {

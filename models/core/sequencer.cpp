@@ -375,9 +375,10 @@ void Sequencer::go_on() {
       return branch_taken() ? go_to(block.branch, block.target) : go_to(block.next, block.end);
     case Block::End::kBranchSlot:
       pending_target_ = branch_taken() ? block.target : block.end + 1;
-      return enter(blocks_.block(block.kernel, block.end, true));
-    case Block::End::kSlot:
-      return go_to(block.kernel, pending_target_);
+      if (block.next == nullptr) block.next = &blocks_.block(block.kernel, block.end, true);
+      return enter(*block.next);
+    case Block::End::kSlot:  // Of one branch: the bundle before it.
+      return go_to(pending_target_ == block.end ? block.next : block.branch, pending_target_);
     case Block::End::kCall:
       if (scalar_.call_taken()) return call();
       return go_to(block.next, block.end);

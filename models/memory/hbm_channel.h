@@ -92,20 +92,32 @@ class HbmChannel {
 
   /// Looks for the first piece of each direction where none was seen yet.
   void look() {
+    if (sees_all(0) && sees_all(1)) return;
     for (int d = 0; d < 2; ++d) {
-      if (way_[d].ready == kNever && way_[d].layer < queues_[d].end()) look(d);
+      if (!sees_all(d)) look(d);
     }
     set_next();
+  }
+  bool sees_all(int direction) const {
+    return way_[direction].ready != kNever || way_[direction].layer >= queues_[direction].end();
   }
   void look(int direction) {
     const HbmQueue& queue = queues_[direction];
     Way& way = way_[direction];
-    way.ready = kNever;
     way.layer = queue.next_piece(std::max(way.layer, queue.begin()), index_, way.passed);
-    if (way.layer >= queue.end()) return;
+    if (way.layer < queue.end()) {
+      see(direction, queue.count(way.layer, index_));
+    } else {
+      way.ready = kNever;
+    }
+  }
+  /// The first piece of a direction, with which so many granules have arrived, is in way.layer.
+  void see(int direction, std::uint64_t count) {
+    const HbmQueue& queue = queues_[direction];
+    Way& way = way_[direction];
     way.ready = queue.arrival(way.layer) + timing_.first_data[direction];
     way.begin = way.passed;
-    way.end = queue.count(way.layer, index_);
+    way.end = count;
     way.row_miss = queue.row_miss(way.layer, index_);
   }
   void refresh(std::uint64_t clock);
@@ -148,29 +160,34 @@ class HbmChannel {
     Way& way = way_[first];
     Way& other = way_[last_];
     const std::uint64_t one = timing_.turn[first] + timing_.granule;
-    std::uint64_t granules =
-        std::min(2 * (way.end - way.passed) - 1, 2 * (other.end - other.passed));
+    const std::uint64_t mine = way.end - way.passed, others = other.end - other.passed;
+    // The first direction may have the last granule, too.
+    bool odd = mine <= others;
+    std::uint64_t rounds = odd ? mine - 1 : others;
     const std::uint64_t last_begin =
-        clock + (granules - 1) / 2 * timing_.round + (granules % 2 == 0 ? one : 0);
+        clock + (odd ? rounds * timing_.round : rounds * timing_.round - timing_.round + one);
     if (last_begin >= barrier) {
-      const std::uint64_t whole = (barrier - clock - 1) / timing_.round;
-      granules = 2 * whole + (barrier - clock - 1 - whole * timing_.round >= one ? 2 : 1);
+      const std::uint64_t left = barrier - clock - 1;
+      rounds = left / timing_.round;
+      odd = left - rounds * timing_.round < one;
+      if (!odd) ++rounds;
     }
-    const std::uint64_t rounds = granules / 2;
-    way.passed += granules - rounds;
-    other.passed += rounds;
     way.ready = 0;
-    if (rounds > 0) other.ready = 0;
     last_miss_ = 0;
-    clocks_.turn += (granules - rounds) * timing_.turn[first] + rounds * timing_.turn[last_];
+    clocks_.turn += rounds * (timing_.round - 2 * timing_.granule);
     std::uint64_t end = clock + rounds * timing_.round;
-    if (granules % 2 != 0) {
-      other.data_end = end;
+    other.data_end = end;
+    if (rounds > 0) {
+      other.ready = 0;
+      other.passed += rounds;
+      way.passed += rounds;
+      way.data_end = end - timing_.turn[last_] - timing_.granule;
+    }
+    if (odd) {
+      ++way.passed;
+      clocks_.turn += timing_.turn[first];
       way.data_end = end += one;
       last_ = static_cast<HbmDirection>(first);
-    } else {
-      way.data_end = end - timing_.turn[last_] - timing_.granule;
-      other.data_end = end;
     }
     return end;
   }
@@ -185,6 +202,10 @@ class HbmChannel {
     ++way.layer;
     look(direction);
   }
+  /// Behind the end of a piece of a direction: those that follow without a gap, a row miss or an
+  /// end behind `barrier`, and the first one that does not.
+  template <class Visit>
+  void pass_pieces(int direction, std::uint64_t barrier, const Visit& visit);
   /// Serves pieces of one direction while the other one waits for nothing, up to `barrier`.
   template <class Visit>
   void take_stream(int direction, std::uint64_t barrier, const Visit& visit);
@@ -276,13 +297,51 @@ void HbmChannel::take_turns(std::uint64_t barrier, const Visit& visit) {
 }
 
 template <class Visit>
+void HbmChannel::pass_pieces(int direction, std::uint64_t barrier, const Visit& visit) {
+  const HbmQueue& queue = queues_[direction];
+  Way& way = way_[direction];
+  const std::uint64_t granule = timing_.granule, first_data = timing_.first_data[direction];
+  const std::uint64_t begin = free_;
+  std::uint64_t clock = begin, passed = way.passed;
+  std::uint64_t layer = std::max(way.layer, queue.begin());
+  std::uint64_t count = 0;
+  for (; layer < queue.end(); ++layer) {
+    count = queue.count(layer, index_);
+    if (count == passed) continue;
+    const std::uint64_t end = clock + (count - passed) * granule;
+    if (end - granule >= barrier || queue.arrival(layer) + first_data > clock ||
+        queue.row_miss(layer, index_)) {
+      break;
+    }
+    visit(queue.request(layer), count - passed, end);
+    passed = count;
+    clock = end;
+  }
+  way.layer = layer;
+  if (clock != begin) {
+    last_miss_ = 0;
+    since_turn_ += passed - way.passed;
+    way.passed = passed;
+    free_ = way.data_end = clock;
+    history_.add(begin, clock, clock - begin);
+  }
+  if (layer < queue.end()) {
+    see(direction, count);
+  } else {
+    way.ready = kNever;
+  }
+}
+
+template <class Visit>
 void HbmChannel::take_stream(int direction, std::uint64_t barrier, const Visit& visit) {
-  const Way& way = way_[direction];
+  Way& way = way_[direction];
   std::uint64_t clock = next_;
   while (clock < barrier) {
     serve(direction, kNever, clock, barrier);
     if (way.passed < way.end) return;
-    end_piece(direction, visit);
+    visit(queues_[direction].request(way.layer), way.end - way.begin, free_);
+    ++way.layer;
+    pass_pieces(direction, barrier, visit);
     clock = std::max(free_, way.ready);
   }
 }

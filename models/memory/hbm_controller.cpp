@@ -136,7 +136,12 @@ bool HbmController::done(Slot& slot, std::uint64_t now) {
       slot.earliest = timing_.to_core(fullest.earliest(way, end)) + latency_;
       continue;
     }
-    for (HbmChannel& channel : channels_) advance_channel(channel);
+    // What channels do that this request does not wait for is known later, but where their history
+    // is kept: that has data spread over as much as is looked at at once.
+    const std::uint64_t* const counts = queues_[way].counts(slot.last_layer);
+    for (std::uint32_t c = 0; c < channels_.size(); ++c) {
+      if (keeps_history_ || counts[c] > channels_[c].passed(way)) advance_channel(channels_[c]);
+    }
     choose_fullest(slot);
   }
   return false;

@@ -25,6 +25,7 @@ class HbmController : public HbmModel {
   std::optional<std::uint64_t> next_event() const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
   void keep_history() override {
+    keeps_history_ = true;
     for (auto& channel : channels_) channel.keep_history();
   }
   void begin_account(std::uint64_t now) override;
@@ -68,6 +69,7 @@ class HbmController : public HbmModel {
   std::vector<std::uint32_t> done_;     ///< In advance().
   std::vector<HbmRequest> result_;      ///< Of advance().
   std::uint64_t next_event_ = kNever;
+  bool keeps_history_ = false;
   std::uint64_t clock_ = 0;          ///< Memory clock of the last advance().
   std::uint64_t account_begin_ = 0;  ///< Memory clock.
 };

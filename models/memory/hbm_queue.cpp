@@ -2,7 +2,41 @@
 
 #include <algorithm>
 
+#include "isa/cpu_clones.h"
+
 namespace tpu {
+namespace {
+
+/// Granules of a layer become those that have arrived with it.
+TPU_CPU_CLONES void add_counts(std::uint64_t* __restrict counts, std::uint64_t* __restrict arrived,
+                               std::size_t channels) {
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    counts[channel] = arrived[channel] += counts[channel];
+  }
+}
+
+/// Of any of some channels another row of a bank than that of its last granule is asked for.
+TPU_CPU_CLONES bool any_interrupted(const std::uint64_t* rows, const std::uint64_t* banks,
+                                    std::size_t channels, std::uint64_t row, std::uint64_t bank) {
+  std::uint64_t any = 0;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    any |= static_cast<std::uint64_t>(banks[channel] == bank) &
+           static_cast<std::uint64_t>(rows[channel] != row);
+  }
+  return any != 0;
+}
+
+TPU_CPU_CLONES void add_alike(std::uint64_t* __restrict counts, std::uint64_t* __restrict rows,
+                              std::uint64_t* __restrict banks, std::size_t channels,
+                              std::uint64_t granules, std::uint64_t row, std::uint64_t bank) {
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    counts[channel] += granules;
+    rows[channel] = row;
+    banks[channel] = bank;
+  }
+}
+
+}  // namespace
 
 HbmQueue::HbmQueue(const HbmMapping& mapping)
     : mapping_(mapping),
@@ -11,7 +45,8 @@ HbmQueue::HbmQueue(const HbmMapping& mapping)
       mask_(layers_.size() - 1),
       counts_(layers_.size() * channels_),
       misses_(layers_.size() * channels_),
-      last_(channels_),
+      last_rows_(channels_, ~std::uint64_t{0}),
+      last_banks_(channels_, ~std::uint64_t{0}),
       level_(channels_),
       arrived_(channels_) {}
 
@@ -64,10 +99,7 @@ void HbmQueue::add_run(std::uint64_t address, std::uint64_t granules) {
     const std::uint64_t last_row = mapping_.row_of(block + whole - 1);
     const Place first = {row, mapping_.bank(row)};
     const Place last = {last_row, mapping_.bank(last_row)};
-    for (std::uint32_t channel = 0; channel < channels_; ++channel) {
-      add_granules(channel, first, whole);
-      last_[channel] = last;
-    }
+    add_to_channels(0, static_cast<std::uint32_t>(channels_), first, last, whole);
     address += whole * channels_;
     block += whole;
   }
@@ -78,25 +110,32 @@ void HbmQueue::add_run(std::uint64_t address, std::uint64_t granules) {
 void HbmQueue::add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t row = mapping_.row_of(block);
   const Place place = {row, mapping_.bank(row)};
-  const std::size_t channels = channels_;
-  Place* const last = last_.data();
-  std::uint32_t channel = mapping_.channel_of(block, begin);
-  for (; begin < end; ++begin) {
-    if (place.row != last[channel].row) {
-      if (place.bank == last[channel].bank) interrupt(channel);
-      last[channel] = place;
-    }
-    ++open_count(channel);
-    if (++channel == channels) channel = 0;
-  }
+  const auto count = static_cast<std::uint32_t>(end - begin);
+  const auto channels = static_cast<std::uint32_t>(channels_);
+  const std::uint32_t first = mapping_.channel_of(block, begin);
+  const std::uint32_t behind = std::min(first + count, channels);
+  add_to_channels(first, behind, place, place, 1);
+  if (first + count > channels) add_to_channels(0, first + count - channels, place, place, 1);
 }
 
-/// Granules of a channel in neighbouring rows, of which only the first may miss its row.
-void HbmQueue::add_granules(std::uint32_t channel, const Place& place, std::uint64_t granules) {
-  Place& last = last_[channel];
-  if (place.bank == last.bank && place.row != last.row) interrupt(channel);
-  last = place;
-  open_count(channel) += granules;
+/// Granules of each of some channels in neighbouring rows, of which only the first may miss its
+/// row.
+void HbmQueue::add_to_channels(std::uint32_t first, std::uint32_t end, const Place& place,
+                               const Place& last, std::uint64_t granules) {
+  std::uint64_t* const rows = last_rows_.data();
+  std::uint64_t* const banks = last_banks_.data();
+  if (one_layer_ &&
+      !any_interrupted(rows + first, banks + first, end - first, place.row, place.bank)) {
+    add_alike(open_counts_ + first, rows + first, banks + first, end - first, granules, last.row,
+              last.bank);
+    return;
+  }
+  for (std::uint32_t channel = first; channel < end; ++channel) {
+    if (place.bank == banks[channel] && place.row != rows[channel]) interrupt(channel);
+    rows[channel] = last.row;
+    banks[channel] = last.bank;
+    open_count(channel) += granules;
+  }
 }
 
 /// The next granule of a channel begins a piece with another row of its bank.
@@ -116,20 +155,15 @@ void HbmQueue::finish(std::uint64_t first, std::uint64_t last) {
 
 void HbmQueue::describe(StepState& state) const {
   if (first_ != end_) state.leave_open();
-  for (const Place& place : last_) {
-    state.add(place.row);
-    state.add(place.bank);
+  for (std::size_t channel = 0; channel < channels_; ++channel) {
+    state.add(last_rows_[channel]);
+    state.add(last_banks_[channel]);
   }
 }
 
 void HbmQueue::end_request() {
-  const std::size_t channels = channels_;
   for (; end_ < open_end_; ++end_) {
-    std::uint64_t* const __restrict counts = counts_.data() + slot(end_) * channels;
-    std::uint64_t* const __restrict arrived = arrived_.data();
-    for (std::size_t channel = 0; channel < channels; ++channel) {
-      counts[channel] = arrived[channel] += counts[channel];
-    }
+    add_counts(counts_.data() + slot(end_) * channels_, arrived_.data(), channels_);
   }
   last_arrival_ = open_.arrival;
 }

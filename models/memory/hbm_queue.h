@@ -64,15 +64,16 @@ class HbmQueue {
   };
   /// Where in its channel a granule lies.
   struct Place {
-    std::uint64_t row = ~std::uint64_t{0};
-    std::uint32_t bank = ~std::uint32_t{0};  ///< None.
+    std::uint64_t row = 0;
+    std::uint64_t bank = 0;
   };
 
   std::size_t slot(std::uint64_t layer) const { return layer & mask_; }
   void new_layer();
   void grow();
   void add_in_block(std::uint64_t block, std::uint64_t begin, std::uint64_t end);
-  void add_granules(std::uint32_t channel, const Place& place, std::uint64_t granules);
+  void add_to_channels(std::uint32_t first, std::uint32_t end, const Place& place,
+                       const Place& last, std::uint64_t granules);
   void interrupt(std::uint32_t channel);
   /// Granules of the open request in the layer that a channel has got to.
   std::uint64_t& open_count(std::uint32_t channel) {
@@ -90,7 +91,8 @@ class HbmQueue {
   std::uint64_t end_ = 1;       ///< Of what end_request() has closed.
   std::uint64_t open_end_ = 1;  ///< With the layers of the request that is being added.
   Layer open_;
-  std::vector<Place> last_;               ///< What each channel was asked for last.
+  std::vector<std::uint64_t> last_rows_;  ///< What each channel was asked for last, none at first.
+  std::vector<std::uint64_t> last_banks_;
   bool one_layer_ = true;                 ///< So far, of the open request.
   std::vector<std::uint32_t> level_;      ///< Layer of the open request, per channel.
   std::uint64_t* open_counts_ = nullptr;  ///< Of its first layer, while it is the only one.
