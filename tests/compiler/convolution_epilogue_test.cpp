@@ -36,16 +36,18 @@ std::string BackwardStep::text() const {
   const std::string vector =
       "f32[" + (by_example ? std::to_string(batch) + "," : "") + std::to_string(results) + "]";
   const std::string side = std::to_string(window), pad = std::to_string(window / 2);
-  const std::string pads = pad + "_" + pad;
+  // A line of pixels has a window of lines.
+  const std::string across = width == 1 ? "1" : side;
+  const std::string pads = pad + "_" + pad + "x" + (width == 1 ? "0_0" : pad + "_" + pad);
   std::ostringstream text;
   text << "HloModule backward\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
        << " ROOT s = f32[] add(a, b)\n}\nENTRY step {\n"
        << " x = " << image(type, features) << " parameter(0)\n"
-       << " w = " << type << "[" << side << "," << side << "," << features << "," << results
+       << " w = " << type << "[" << side << "," << across << "," << features << "," << results
        << "] parameter(1)\n r = " << out << " parameter(2)\n g = " << out << " parameter(3)\n"
        << " v = " << vector << " parameter(4)\n"
-       << " c = " << out << " convolution(x, w), window={size=" << side << "x" << side
-       << " pad=" << pads << "x" << pads << "}, dim_labels=b01f_01io->b01f\n"
+       << " c = " << out << " convolution(x, w), window={size=" << side << "x" << across
+       << " pad=" << pads << "}, dim_labels=b01f_01io->b01f\n"
        << " s = " << out << " add(c, r)\n zero = " << type << "[] constant(0)\n"
        << " zeros = " << out << " broadcast(zero), dimensions={}\n"
        << " p = " << image("pred", results) << " compare(g, zeros), direction=GT\n"
@@ -183,6 +185,54 @@ TEST(ConvolutionEpilogue, ReadsImagesAndSumsToFeatures) {
   for (const char* type : {"bf16", "f32"}) {
     expect_values({128, 4, 6, 64, 32, 1, type});
     expect_values({128, 4, 4, 16, 32, 3, type});
+  }
+}
+
+/// Lines of single pixels, some of the last block beyond the image; positions of the window joined.
+TEST(ConvolutionEpilogue, GoesAlongAColumnOfPixels) {
+  for (const char* type : {"bf16", "f32"}) {
+    for (const int window : {1, 3, 7}) {
+      expect_values({8, 331, 1, 32, 48, window, type});
+      expect_values({12, 97, 1, 16, 130, window, type, true, true});
+      expect_values({16, 45, 1, 140, 24, window, type, false});
+    }
+  }
+}
+
+/// Mean and variance over the pixels and features of each example, or of all: the kernel makes sums
+/// for each feature and example, another one adds those up. A line is an image without its width.
+TEST(ConvolutionEpilogue, SumsOverFeaturesAreSumsOverPixelsFirst) {
+  struct Form {
+    std::string image, line, kept, reduced;
+    std::size_t results;
+  };
+  for (const Form& form :
+       {Form{"16,32,32", "16,32,32", "16", "1,2,3", 3},
+        Form{"16,32,32", "16,32,32", "", "0,1,2,3", 3}, Form{"16,640,1", "16,640", "16", "1,2", 3},
+        Form{"16,640,1", "16,640", "64", "0,1", 3}, Form{"16,640,1", "16,640", "16,64", "1", 3},
+        Form{"128,16,16", "128,16,16", "", "0,1,2,3", 3},
+        Form{"128,16,16", "128,16,16", "128", "1,2,3", 0},  // Lanes are the batch.
+        Form{"8,4,4", "8,4,4", "8", "1,2,3", 0}}) {         // Too small.
+    const std::string images = "f32[" + form.image + ",64]", lines = "f32[" + form.line + ",64]";
+    const std::string sum = "f32[" + form.kept + "]";
+    const std::string text =
+        "HloModule norm\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n"
+        " ROOT s = f32[] add(a, b)\n}\nENTRY e {\n x = bf16[" +
+        form.image +
+        ",64] parameter(0)\n"
+        " w = bf16[3,1,64,64] parameter(1)\n c = " +
+        images +
+        " convolution(x, w), window={size=3x1 pad=1_1x0_0}, dim_labels=b01f_01io->b01f\n y = " +
+        lines + " reshape(c)\n q = " + lines +
+        " multiply(y, y)\n none = f32[] constant(0)\n s1 = " + sum +
+        " reduce(y, none), dimensions={" + form.reduced + "}, to_apply=add\n s2 = " + sum +
+        " reduce(q, none), dimensions={" + form.reduced + "}, to_apply=add\n ROOT all = (" + lines +
+        ", " + sum + ", " + sum + ") tuple(y, s1, s2)\n}\n";
+    SCOPED_TRACE(text);
+    EXPECT_EQ(results_of_product(text), form.results);
+    test::HloCheck check;
+    check.tolerance = 1e-2;
+    test::check_hlo(text, check);
   }
 }
 

@@ -484,10 +484,16 @@ class RandomShapes {
         g.kh = between(1, 5);
       }
       g.kw = between(2, 7);
+      const bool is_column = !many_features_ && random_() % 3 == 0;
+      if (is_column) {  // Of lines of single pixels.
+        g.h = between(12, 90);
+        g.kh = between(2, 9);
+        g.w = g.kw = 1;
+      }
       g.stride = one_of({1, 1, 2});
       g.dilation = pass == Pass::kInputGradient && g.stride > 1 ? 1 : one_of({1, 1, 2});
-      g.pad_low = between(0, 2);
-      g.pad_high = between(0, 2);
+      g.pad_low = is_column ? 0 : between(0, 2);
+      g.pad_high = is_column ? 0 : between(0, 2);
       if (random_() % 2 != 0) g.type = ElementType::kBf16;
       if (random_() % 2 != 0) g.kernel_type = ElementType::kBf16;
       const std::int64_t reach = std::min((g.kh - 1) * g.dilation, (g.kw - 1) * g.dilation);
@@ -558,6 +564,35 @@ TEST(ConvolutionOfFewFeatures, PositionsOfTheWindowAreJoined) {
       check(g, pass);
       check(packed(g), pass);
     }
+  }
+}
+
+/// Lines of single pixels are joined in straight code along the column, no line by itself.
+TEST(ConvolutionOfFewFeatures, AColumnIsJoinedAsALineIs) {
+  Geometry column{"column", 8, 600, 1, 32, 32, 7, 1, 1, 0, 0};
+  Geometry line = column;
+  std::swap(line.h, line.w);
+  std::swap(line.kh, line.kw);
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    column.type = line.type = type;
+    const auto join_of = [](const Geometry& g) {
+      const auto problem = problem_of(g, Pass::kForward);
+      compiler::ConvolutionTiling tiling;
+      tiling.joined = g.w == 1 ? compiler::JoinedPositions{4, 1} : compiler::JoinedPositions{1, 4};
+      tiling.block_y = g.w == 1 ? 120 : 1;
+      tiling.pixels_x = g.w == 1 ? 1 : 120;
+      return compiler::ConvolutionSizes(problem, tiling, Target{}).join.value();
+    };
+    const compiler::WindowJoin along = join_of(line), down = join_of(column);
+    EXPECT_EQ(down.y.pixels, along.x.pixels);
+    EXPECT_EQ(down.x.pixels, 1U);
+    EXPECT_EQ(down.cycles(Target{}), along.cycles(Target{}));
+    EXPECT_EQ(down.passes[0].lines, 1U);
+    const compiler::ConvolutionTiling found =
+        compiler::find_convolution_tiling(problem_of(column, Pass::kForward), Target{}).value();
+    EXPECT_GT(found.joined.y, 1U);
+    check(column, Pass::kForward);
+    check(column, Pass::kInputGradient);
   }
 }
 

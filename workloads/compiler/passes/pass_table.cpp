@@ -41,6 +41,7 @@
 #include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
+#include "workloads/compiler/passes/fuse/sums_of_images.h"
 #include "workloads/compiler/passes/layout/copies.h"
 #include "workloads/compiler/passes/layout/copy_steps.h"
 #include "workloads/compiler/passes/layout/layouts.h"
@@ -175,6 +176,10 @@ void run_assign_layouts(const PassContext& context) {
 }
 
 void run_place_slices(const PassContext& context) { place_slices_by_iteration(context.scheduled); }
+
+void run_sum_images(const PassContext& context) {
+  sum_images_behind_convolutions(context.scheduled.module, context.target.hbm_bytes_per_cycle);
+}
 
 void run_fuse(const PassContext& context) {
   const Target& target = context.target;
@@ -406,6 +411,14 @@ std::vector<Pass> kernel_rows() {
        with_target<combine_all_reduces>,
        {Fact::kLayouts, Fact::kGroupsNumbered},
        fused},
+      {"sum_images_behind_convolutions",
+       stage,
+       run_sum_images,
+       laid_out,
+       fused,
+       {},
+       {},
+       {"find_bitcasts"}},
       {"fuse",
        stage,
        run_fuse,

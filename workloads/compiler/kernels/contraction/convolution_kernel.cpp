@@ -11,6 +11,7 @@
 #include "workloads/compiler/kernels/contraction/joined_weights.h"
 #include "workloads/compiler/kernels/contraction/matmul_memory.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
+#include "workloads/compiler/kernels/tiles/index.h"
 #include "workloads/compiler/kernels/tiles/step_counter.h"
 #include "workloads/compiler/kernels/tiles/tile_grid.h"
 
@@ -78,6 +79,19 @@ class ConvolutionKernel : ConvolutionGrid {
     if (sizes_.join) return sizes_.join->y.groups * sizes_.join->x.groups;
     return static_cast<std::uint32_t>(taps_.size());
   }
+  /// Lines are single pixels: straight code goes from one to the next.
+  bool is_column() const { return sizes_.out_x == 1; }
+  /// Pixels of a block beyond the result.
+  bool has_x_outside() const { return sizes_.out_x != width().output; }
+  bool has_y_outside() const {
+    return tiles_of(sizes_.pixels_y, tiling_.block_y) * sizes_.out_y != height().output;
+  }
+  /// Pixels that the expression goes along: all of the block where it does not ask which is which.
+  std::uint32_t run() const {
+    const bool asks = epilogue_.has_sums() && (has_x_outside() || has_y_outside());
+    if (!asks) return sizes_.out_y * sizes_.out_x;
+    return is_column() ? sizes_.out_y : sizes_.out_x;
+  }
   /// Some pixels of the result meet no position of the window.
   bool has_gaps() const;
 
@@ -121,7 +135,7 @@ class ConvolutionKernel : ConvolutionGrid {
   void finish();
   void apply_epilogue();
   void apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t pixels, std::uint32_t unroll);
-  Index valid_rows(SReg y, Index x, Index tile);
+  Index valid_rows(Index y, Index x, Index tile);
 
   const ConvolutionProblem& problem_;
   const ConvolutionTiling& tiling_;
@@ -513,10 +527,10 @@ void ConvolutionKernel::apply_epilogue() {
     return most;
   };
   const std::uint32_t unroll = dividing(8, tiling_.block_rows);
-  const std::uint32_t pixels = dividing(8 / unroll, sizes_.out_x);
+  const std::uint32_t pixels = dividing(8 / unroll, run());
   builder_.new_block();
-  StepCounter counter(builder_, {tiling_.block_columns, sizes_.out_y, sizes_.out_x / pixels,
-                                 tiling_.block_rows / unroll});
+  StepCounter counter(builder_, {tiling_.block_columns, sizes_.out_y * sizes_.out_x / run(),
+                                 run() / pixels, tiling_.block_rows / unroll});
   builder_.loop(counter.steps(), [&](SReg) {
     apply_to_pixels(counter.present(), pixels, unroll);
     counter.advance(counter.next());
@@ -525,7 +539,7 @@ void ConvolutionKernel::apply_epilogue() {
 }
 
 /// Sublanes of a tile that lie in the result, for sums.
-Index ConvolutionKernel::valid_rows(SReg y, Index x, Index tile) {
+Index ConvolutionKernel::valid_rows(Index y, Index x, Index tile) {
   const std::uint32_t rows = problem_.rows - (sizes_.row_tiles - 1) * 8;
   SReg valid;
   const auto keep = [&](PReg inside, std::uint32_t otherwise) {
@@ -536,12 +550,13 @@ Index ConvolutionKernel::valid_rows(SReg y, Index x, Index tile) {
   } else if (rows < 8) {
     valid = builder_.constant(rows);
   }
-  if (sizes_.out_x != width().output) {
+  if (has_x_outside()) {
     keep(builder_.less(to_operand(builder_, x), static_cast<std::uint32_t>(width().output)), 0);
   }
-  if (tiles_of(sizes_.pixels_y, tiling_.block_y) * sizes_.out_y != height().output) {
-    const SReg row = weighted_sum(builder_, {grid_->index(kY)}, {sizes_.out_y}, y);
-    keep(builder_.less(row, static_cast<std::uint32_t>(height().output)), 0);
+  if (has_y_outside()) {
+    const Index first{weighted_sum(builder_, {grid_->index(kY)}, {sizes_.out_y}), 0};
+    const Index row = add(builder_, first, y);
+    keep(builder_.less(to_operand(builder_, row), static_cast<std::uint32_t>(height().output)), 0);
   }
   return valid ? Index{valid, 0} : Index{{}, 8};
 }
@@ -551,8 +566,8 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
                                         std::uint32_t unroll) {
   const std::uint32_t columns = tiling_.block_columns;
   const std::uint32_t pixel_tiles = tiling_.block_rows * columns;
-  const SReg tiles = weighted_sum(
-      builder_, digits, {1, sizes_.out_x * pixel_tiles, pixels * pixel_tiles, unroll * columns});
+  const SReg tiles = weighted_sum(builder_, digits,
+                                  {1, run() * pixel_tiles, pixels * pixel_tiles, unroll * columns});
   EpilogueEmitter::Position position;
   if (tiles) {
     position.rows32 = builder_.shift_left(tiles, 3);
@@ -574,8 +589,7 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
   position.place.digits[3] = {
       weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
   position.place.lane_key = 0;
-  const SReg zero = builder_.constant(0);
-  const Index x{weighted_sum(builder_, {digits[2]}, {pixels}), 0};
+  const Index whole{digits[1], 0}, part{weighted_sum(builder_, {digits[2]}, {pixels}), 0};
   results_.begin_row_sums(unroll);
   for (std::uint32_t i = 0; i < pixels * unroll; ++i) {
     const std::uint32_t pixel = i / unroll, tile = i % unroll;
@@ -583,7 +597,9 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
     position.place.row_key = static_cast<int>(i);
     position.place.digits[2] = row.plus(tile);
     if (epilogue_.has_sums()) {
-      position.valid_rows = valid_rows(digits[1] ? digits[1] : zero, x.plus(pixel), row.plus(tile));
+      const Index place = part.plus(pixel);
+      position.valid_rows =
+          valid_rows(is_column() ? place : whole, is_column() ? whole : place, row.plus(tile));
     }
     const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
     const std::vector<VReg> results = results_.apply(position, product);

@@ -73,10 +73,13 @@ WindowJoin::WindowJoin(const std::array<JoinedDirection, 2>& directions, hlo::El
                        std::uint32_t tiles, std::uint32_t features)
     : y(directions[0]), x(directions[1]), pitch(pitch_of(features)) {
   const bool pairs = is_packed(type) && tiles == 1;
+  // Straight code goes along lines, or along a column where lines are single pixels.
+  const bool is_column = x.joined == 1 && x.pixels == 1;
+  JoinedDirection& run = is_column ? y : x;
   const std::uint32_t most = std::min(most_registers(x.joined), most_registers(y.joined));
-  const std::uint32_t units = tiles_of(x.pixels, pairs ? 2 : 1), chunks = tiles_of(units, most);
+  const std::uint32_t units = tiles_of(run.pixels, pairs ? 2 : 1), chunks = tiles_of(units, most);
   const std::uint32_t chunk = tiles_of(units, chunks);
-  x.pixels = chunks * chunk * (pairs ? 2 : 1);
+  run.pixels = chunks * chunk * (pairs ? 2 : 1);
   pixel_rows = tiles * tile_rows(type);
   line_rows = x.pixels * pixel_rows;
   const std::uint32_t input_line = x.input_pixels() * pixel_rows;
@@ -86,7 +89,7 @@ WindowJoin::WindowJoin(const std::array<JoinedDirection, 2>& directions, hlo::El
   pass.parts = pairs ? 1 : pixel_rows / 8;
   pass.pairs = pairs;
   pass.line = input_line;
-  pass.pixel = x.unit * pixel_rows;
+  pass.pixel = run.unit * pixel_rows;
   if (x.joined > 1) {
     JoinPass& along = passes[pass_count++] = pass;
     along.joined = x.joined;
@@ -106,7 +109,7 @@ WindowJoin::WindowJoin(const std::array<JoinedDirection, 2>& directions, hlo::El
     across.lanes = x.joined * pitch;
     across.position = y.distance * pass.line;
     across.line = y.unit * pass.line;
-    across.lines = y.pixels;
+    across.lines = is_column ? 1 : y.pixels;
   }
 }
 
