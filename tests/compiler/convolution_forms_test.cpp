@@ -476,6 +476,32 @@ TEST(ConvolutionForms, ALongLineIsAColumnAndItsGradientDots) {
   check_compiled(gradient, 6);
 }
 
+/// A kernel of one position has its gradient from the pixels as they lie, where a dot would have
+/// both sides turned. Tiles that few examples fill are a dot.
+TEST(ConvolutionForms, TheGradientOfOnePositionIsThatOfAColumn) {
+  struct Form {
+    std::int64_t batch, pixels, features;
+    std::size_t dots;
+  };
+  compiler::Target target;
+  target.vmem_bytes = 2U << 20;
+  for (const Form& form :
+       {Form{8, 1000, 32, 0}, Form{8, 1000, 64, 0}, Form{4, 1000, 32, 1}, Form{8, 1000, 128, 0}}) {
+    const std::string features = std::to_string(form.features);
+    const std::string line = "f32[" + std::to_string(form.batch) + "," +
+                             std::to_string(form.pixels) + "," + features + "]";
+    const std::string text = "HloModule line\nENTRY main {\n  x = " + line +
+                             " parameter(0)\n  g = " + line + " parameter(1)\n  ROOT r = f32[1," +
+                             features + "," + features +
+                             "] convolution(x, g), window={size=" + std::to_string(form.pixels) +
+                             "}, dim_labels=f0b_i0o->0bf\n}\n";
+    const hlo::Module after = expect_same_values(
+        text, [&](hlo::Module& module) { compiler::rewrite_convolutions(module, target); });
+    EXPECT_EQ(count_of(after, hlo::HloOpcode::kDot), form.dots) << text;
+    EXPECT_EQ(count_of(after, hlo::HloOpcode::kConvolution), 1 - form.dots) << text;
+  }
+}
+
 /// Results of a gradient that pass over the line once, in rows, take less than by themselves from
 /// the fourth on. As many rows as a kernel takes that are equal.
 TEST(ConvolutionForms, TheGradientOfALongLineIsThatOfAnImageOfRows) {

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
 #include "workloads/compiler/passes/expand/convolution_steps.h"
@@ -35,6 +37,8 @@ constexpr std::int64_t kFewestResults = 4;
 /// 16x16 in bf16: with 8 features or more a kernel took 0.04 to 0.95 of the time, with 3 of them
 /// 0.2 to 4.6.
 constexpr std::int64_t kFewFeatures = 8;
+/// The spatial dimension of one pixel that makes an image of a line.
+constexpr std::size_t kRow = 0, kColumn = 1;
 
 class ConvolutionForms {
  public:
@@ -237,18 +241,58 @@ class ConvolutionForms {
   }
 
   std::optional<Id> emit_line_as_image(const HloInstruction& convolution, bool is_gradient) {
-    for (std::size_t index = 0; index < (has_large_window(convolution) ? 1 : 2); ++index) {
-      bool fits = true;
-      const Id value =
-          add_spatial_dimension(edit_, convolution, index, [&](const HloInstruction& image) {
-            std::optional<HloInstruction> direct = with_kernel(image);
-            if (!direct && is_gradient) direct = in_rows(image);
-            fits = direct.has_value();
-            return append(direct.value_or(image));
-          });
-      if (fits) return value;
+    const std::optional<Id> row = emit_line_as(convolution, kRow, is_gradient);
+    return row || has_large_window(convolution) ? row : emit_line_as(convolution, kColumn, false);
+  }
+
+  /// `side`: which spatial dimension of the image is the one of a single pixel.
+  std::optional<Id> emit_line_as(const HloInstruction& convolution, std::size_t side,
+                                 bool is_gradient) {
+    bool fits = true;
+    const Id value =
+        add_spatial_dimension(edit_, convolution, side, [&](const HloInstruction& image) {
+          std::optional<HloInstruction> direct = with_kernel(image);
+          if (!direct && is_gradient) direct = in_rows(image);
+          fits = direct.has_value();
+          return append(direct.value_or(image));
+        });
+    return fits ? std::optional(value) : std::nullopt;
+  }
+
+  /// The gradient of a kernel of one position, where a kernel sums over the pixels as they lie: a
+  /// dot contracts the batch and the pixels, and both of its sides would be turned for it. (With
+  /// the batch in the lanes it takes no turns.)
+  std::optional<Id> gradient_of_column(const HloInstruction& convolution) {
+    bool is_less = false;
+    const Id value =
+        add_spatial_dimension(edit_, convolution, kColumn, [&](const HloInstruction& image) {
+          const std::optional<HloInstruction> direct = with_kernel(image);
+          if (!direct) return append(image);
+          const hlo::ConvolutionDimensions& dims = direct->convolution;
+          // As narrow_dot_operands will have them.
+          hlo::Shape input = edit_.shape(direct->operands[0]);
+          hlo::Shape window = edit_.shape(direct->operands[1]);
+          input.type = window.type = ElementType::kBf16;
+          const std::optional<double> cycles = kernels_.cycles(*direct, input, window, false);
+          is_less = cycles && *cycles < turn_cycles(input, dims.input_spatial[0]) +
+                                            turn_cycles(window, dims.kernel_spatial[0]);
+          return append(*direct);
+        });
+    return is_less ? std::optional(value) : std::nullopt;
+  }
+
+  /// Of a column of pixels from the order of convolutions to one with the pixels in the lanes.
+  double turn_cycles(const hlo::Shape& column, std::int64_t pixels) const {
+    DimensionOrder units, others;
+    for (std::int64_t d = 0; d < column.rank(); ++d) {
+      if (d != pixels) (extent_of(column, d) == 1 ? units : others).push_back(d);
     }
-    return std::nullopt;
+    DimensionOrder from = units, to = units;
+    from.push_back(pixels);
+    from.insert(from.end(), others.begin(), others.end());
+    to.insert(to.end(), others.begin(), others.end());
+    to.push_back(pixels);
+    return move_cycles(in_order(column, from), in_order(column, to), kernels_.target());
   }
 
   /// The gradient of a kernel over a line, an image of one row, in the fewest rows that a kernel
@@ -302,6 +346,9 @@ class ConvolutionForms {
       return exchange_operands(edit_, convolution, again);
     }
     if (is_gradient_of_line(convolution)) {
+      if (copies_of(convolution, 0) == 1 && !has_groups(convolution)) {
+        if (const std::optional<Id> column = gradient_of_column(convolution)) return *column;
+      }
       return result_by_result(edit_, convolution, 0, [this](const HloInstruction& part) {
         return convolution_as_dot(edit_, part);
       });
