@@ -9,7 +9,8 @@ namespace tpu::compiler {
 ///
 /// - A sum of an image without its dimensions of extent 1 (a line of pixels) is a sum of the image.
 /// - A sum for each example, or of everything (the mean and variance of a normalisation over all
-///   features, a loss), is a sum over the pixels for each example and feature, and the sum of those.
+///   features, a loss), is a sum over the pixels for each example and feature, and the sum of
+///   those.
 ///
 /// Images that take less time than a second kernel stay as they are.
 ///
