@@ -22,6 +22,8 @@ class HbmPort : public virtual sc_core::sc_interface {
   virtual void advance(std::uint64_t cycle) = 0;
   /// A cycle before which nothing will be done; nothing when there is no request.
   virtual std::optional<std::uint64_t> next_event() const = 0;
+  /// The same of what may raise a flag of the core; nothing: look at all.
+  virtual std::optional<std::uint64_t> next_event_of(std::uint32_t flag) const = 0;
   /// Whether the core waits, and the HBM acts by itself.
   virtual void set_awaited(bool awaited) = 0;
   /// The account of the core, and of its channels, begins now.

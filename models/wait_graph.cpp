@@ -93,7 +93,7 @@ std::uint32_t WaitGraph::start(std::uint32_t core, std::uint64_t bytes, Resource
   const auto number = static_cast<std::uint32_t>(first_transfer_ + transfers_.size());
   const Position& from = cores_[core].reached;
   append(Event::Kind::kStart, from).transfer = number;
-  make_room(transfers_, most_ / 2);
+  make_room(transfers_, most_ / 2 + most_ / 4);
   transfers_.push_back({event, from.cycle, from.cycle, 0, bytes, core, kNone, first, then});
   return number;
 }

@@ -161,14 +161,24 @@ bool Core::next_contact() {
 /// that ends the wait; else the HBM goes on by itself.
 bool Core::wait_ahead() {
   const SyncFlags::Wait& wait = flags_.wait();
-  while (const std::optional<std::uint64_t> next = out_hbm->next_event()) {
-    if (!quiet_until(*next)) break;
+  while (const std::optional<std::uint64_t> next = next_of_hbm(wait.flag)) {
     cycle_ = std::max(cycle_, *next);
     out_hbm->advance(cycle_);
     if (flags_.at_least(wait.flag, wait.wanted)) return true;
   }
   out_hbm->set_awaited(true);
   return false;
+}
+
+/// The next cycle to look at the HBM in, while nothing outside happens before: that of what may
+/// raise the flag. What else is done by then is told with its own cycle; all channels are taken
+/// there at once, and not once for each request.
+std::optional<std::uint64_t> Core::next_of_hbm(std::uint32_t flag) const {
+  const std::optional<std::uint64_t> awaited = out_hbm->next_event_of(flag);
+  if (awaited && quiet_until(*awaited)) return awaited;
+  const std::optional<std::uint64_t> next = out_hbm->next_event();
+  if (next && quiet_until(*next)) return next;
+  return std::nullopt;
 }
 
 std::string Core::start_dma(const isa::DmaDescriptor& descriptor, UnknownAddresses unknown,

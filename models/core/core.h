@@ -77,6 +77,7 @@ class Core : public TimedModule,
   void tick() override;
   bool next_contact();
   bool wait_ahead();
+  std::optional<std::uint64_t> next_of_hbm(std::uint32_t flag) const;
   void start_of_simulation() override;
   void load_smem(const CoreLoad& load);
   void set_lanes();

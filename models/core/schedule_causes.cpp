@@ -170,13 +170,13 @@ class Piece {
     if (result.ready == nodes_.back().time) hold(result.node, result.cause);
   }
   void hold_by_registers(const DecodedBundle& bundle);
+  void write_register(std::size_t reg, const Result& result);
+  SlotCounts take_instructions(std::uint32_t bundle);
   void hold_by_slots(SlotCounts mine);
   void use_queue(const QueueOp& op);
   void use_port(Port port, std::uint32_t interval, Cause cause);
   void push(Port queue, std::uint32_t latency, Cause cause, std::uint32_t count = 1);
   void pop(Port queue);
-  void write_registers(std::uint32_t bundle);
-  SlotCounts slots_of(std::uint32_t bundle) const;
   bool interacts(std::uint32_t bundle) const {
     return code_.bundles[bundle].first_interaction != code_.bundles[bundle + 1].first_interaction;
   }
@@ -189,6 +189,13 @@ class Piece {
   SlotCounts slots_ = 0;           ///< Taken by it.
   std::uint64_t now_ = 0;
   std::array<Result, timed_register::kCount> writers_{};
+  /// Registers whose writer is ready in a cycle, a bit each, by its last digits: most bundles read
+  /// several and are held by none.
+  struct Due {
+    std::array<std::uint64_t, 2> registers{};
+  };
+  static constexpr std::uint64_t kCycles = 256;
+  std::array<Due, kCycles> due_{};
   std::size_t parts_;
   std::vector<ResultList> queues_;
   std::vector<Result> ports_;
@@ -199,7 +206,7 @@ class Piece {
 void Piece::begin() {
   nodes_.clear();
   now_ = 0;
-  written_.for_each([&](std::size_t reg) { writers_[reg] = {}; });
+  written_.for_each([&](std::size_t reg) { write_register(reg, {}); });
   pushed_.for_each([&](std::size_t queue) {
     queues_[queue].results.clear();
     queues_[queue].first = 0;
@@ -223,10 +230,13 @@ void Piece::add(std::uint32_t bundle) {
   const DecodedBundle& decoded = code_.bundles[bundle];
   const auto number = static_cast<std::uint32_t>(nodes_.size());
   nodes_.push_back({now_, number == 0 ? 0 : ~std::uint64_t{0}, 0, Cause::kUnforced});
-  const SlotCounts slots = slots_of(bundle);
+  if (number > 0) {
+    hold(number - 1, Cause::kUnforced);
+    hold_by_registers(decoded);
+  }
+  const SlotCounts slots = take_instructions(bundle);
   if (number > 0) {
     const std::uint32_t before = last_bundle_;
-    hold(number - 1, Cause::kUnforced);
     if (nodes_[number - 1].time + 1 == now_) {
       hold_by_slots(slots);
       if (interacts(before) || interacts(bundle)) hold(number - 1, Cause::kContact);
@@ -234,13 +244,11 @@ void Piece::add(std::uint32_t bundle) {
         hold(number - 1, Cause::kBranch);
       }
     }
-    hold_by_registers(decoded);
   }
   for (std::uint32_t q = decoded.first_queue_op; q < code_.bundles[bundle + 1].first_queue_op;
        ++q) {
     use_queue(code_.queue_ops[q]);
   }
-  write_registers(bundle);
   last_bundle_ = bundle;
   slots_ = slots;
   now_ += 1 + decoded.delay;
@@ -265,20 +273,36 @@ void Piece::close() {
 }
 
 void Piece::hold_by_registers(const DecodedBundle& bundle) {
-  for (std::size_t word = 0; word < bundle.reads.size(); ++word) {
-    for (std::uint32_t bits = bundle.reads[word]; bits != 0; bits &= bits - 1) {
-      const auto bit = static_cast<std::size_t>(__builtin_ctz(bits));
-      hold_if_due(writers_[word * 32 + bit]);
+  const Due& due = due_[now_ % kCycles];
+  const std::array<std::uint64_t, 2> read = {bundle.reads[0] | std::uint64_t{bundle.reads[1]} << 32,
+                                             bundle.reads[2]};
+  for (std::size_t word = 0; word < read.size(); ++word) {
+    for (std::uint64_t bits = read[word] & due.registers[word]; bits != 0; bits &= bits - 1) {
+      hold_if_due(writers_[word * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]);
     }
   }
 }
 
-SlotCounts Piece::slots_of(std::uint32_t bundle) const {
-  SlotCounts used = 0;
+void Piece::write_register(std::size_t reg, const Result& result) {
+  const std::uint64_t bit = std::uint64_t{1} << reg % 64;
+  due_[writers_[reg].ready % kCycles].registers[reg / 64] &= ~bit;
+  due_[result.ready % kCycles].registers[reg / 64] |= bit;
+  writers_[reg] = result;
+}
+
+/// What the instructions of the newest node write, and their slots.
+SlotCounts Piece::take_instructions(std::uint32_t bundle) {
+  const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
   const isa::Bundle& source = kernel_.bundles[bundle];
   const BriefInstruction* const end = code_.brief.end(source);
+  SlotCounts used = 0;
   for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
     used += kSlotCounts[i->opcode];
+    const OpcodeCauses& row = kOpcodeCauses[i->opcode];
+    if (!row.writes) continue;
+    const std::size_t reg = row.first_timed + std::size_t{i->dest};
+    write_register(reg, {now_ + row.latency, node, row.result});
+    written_.add(reg);
   }
   return used;
 }
@@ -370,19 +394,6 @@ void Piece::use_queue(const QueueOp& op) {
       return pop(port(op.kind));
     case Kind::kMxuSwap:
       return;
-  }
-}
-
-void Piece::write_registers(std::uint32_t bundle) {
-  const auto node = static_cast<std::uint32_t>(nodes_.size() - 1);
-  const isa::Bundle& source = kernel_.bundles[bundle];
-  const BriefInstruction* const end = code_.brief.end(source);
-  for (const BriefInstruction* i = code_.brief.begin(source); i != end; ++i) {
-    const OpcodeCauses& row = kOpcodeCauses[i->opcode];
-    if (!row.writes) continue;
-    const std::size_t reg = row.first_timed + std::size_t{i->dest};
-    writers_[reg] = {now_ + row.latency, node, row.result};
-    written_.add(reg);
   }
 }
 

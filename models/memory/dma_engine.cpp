@@ -299,6 +299,7 @@ std::string DmaEngine::start(isa::DmaDescriptor descriptor, UnknownAddresses unk
   const auto submit = [&](const isa::DmaEndpoint& endpoint, bool write, std::uint32_t granules) {
     HbmRequest request = hbm_view_.whole(hbm_request(endpoint, write, 0, granules, *this, token));
     request.exact = exact;
+    if (!exact) request.flag = descriptor.destination_flag;
     ports_.submit_hbm(request, start);
   };
   if (reads) submit(descriptor.source, false, descriptor.granules);

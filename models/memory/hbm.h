@@ -24,6 +24,9 @@ class Hbm : public TimedModule, public HbmPort {
   void submit(const HbmRequest& request, std::uint64_t now) override;
   void advance(std::uint64_t cycle) override;
   std::optional<std::uint64_t> next_event() const override { return model_->next_event(); }
+  std::optional<std::uint64_t> next_event_of(std::uint32_t flag) const override {
+    return model_->next_event_of(flag);
+  }
   void set_awaited(bool awaited) override;
   void describe(StepState& state) override { model_->describe(state); }
 

@@ -116,6 +116,17 @@ std::optional<std::uint64_t> HbmController::next_event() const {
   return next_event_;
 }
 
+std::optional<std::uint64_t> HbmController::next_event_of(std::uint32_t flag) const {
+  std::uint64_t next = kNever;
+  for (const std::uint32_t index : waiting_) {
+    const Slot& slot = slots_[index];
+    if (slot.request.flag != flag && slot.request.flag != HbmRequest::kNoFlag) continue;
+    next = std::min(next, slot.earliest);
+  }
+  if (next == kNever) return std::nullopt;
+  return next;
+}
+
 /// Whether a request that may be done is; takes the other channels along only when the fullest one
 /// is done with it.
 bool HbmController::done(Slot& slot, std::uint64_t now) {

@@ -23,6 +23,7 @@ class HbmController : public HbmModel {
 
   void submit(const HbmRequest& request, std::uint64_t now) override;
   std::optional<std::uint64_t> next_event() const override;
+  std::optional<std::uint64_t> next_event_of(std::uint32_t flag) const override;
   const std::vector<HbmRequest>& advance(std::uint64_t now) override;
   void keep_history() override {
     keeps_history_ = true;

@@ -24,6 +24,7 @@ class HbmClient {
 /// `address`, the same number `stride` granules further on, and so on, the granules `first` to
 /// `first + granules - 1`.
 struct HbmRequest {
+  static constexpr std::uint32_t kNoFlag = ~std::uint32_t{0};
   bool write = false;
   std::uint64_t address = 0;           ///< Granule.
   std::uint64_t granules_per_run = 0;  ///< 0: contiguous.
@@ -32,6 +33,9 @@ struct HbmRequest {
   std::uint64_t granules = 0;
   HbmClient* client = nullptr;
   std::uint64_t token = 0;
+  /// The sync flag of the core behind this half that its end raises, if that is all that comes of
+  /// it.
+  std::uint32_t flag = kNoFlag;
   bool exact = true;       ///< Others than the core behind this half notice when it is done.
   std::uint64_t done = 0;  ///< The cycle, of one that is.
 };
@@ -45,6 +49,10 @@ class HbmModel {
   virtual void submit(const HbmRequest& request, std::uint64_t now) = 0;
   /// A cycle before which no request will be done; nothing when there is no request.
   virtual std::optional<std::uint64_t> next_event() const = 0;
+  /// The same of those requests whose end may raise a flag; nothing: look at all of them.
+  virtual std::optional<std::uint64_t> next_event_of(std::uint32_t /*flag*/) const {
+    return std::nullopt;
+  }
   /// The requests that are done by `now`, in the order of their cycles; valid until the next call.
   virtual const std::vector<HbmRequest>& advance(std::uint64_t now) = 0;
   /// The accounts say when data moved, too.

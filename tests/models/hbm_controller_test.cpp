@@ -297,6 +297,30 @@ TEST(HbmController, NothingToTransferTakesTheLatency) {
   EXPECT_TRUE(hbm.idle());
 }
 
+TEST(HbmController, WhatRaisesAFlagIsLookedForByItself) {
+  HbmController hbm({}, kClock, 2);
+  HbmRequest first = read(0, 1, 0), second = read(4096, 20 * kChannels, 1), third = read(1, 1, 2);
+  first.flag = 3;
+  second.flag = 4;
+  hbm.submit(first, 0);
+  hbm.submit(second, 0);
+  EXPECT_EQ(hbm.next_event_of(3), hbm.next_event());
+  EXPECT_GT(*hbm.next_event_of(4), done_at(kFirstRead + 10 * kGranule));
+  EXPECT_FALSE(hbm.next_event_of(5));
+  hbm.submit(third, 0);  // Behind the second; nobody knows what comes of it.
+  EXPECT_TRUE(hbm.next_event_of(5));
+  std::vector<std::uint64_t> tokens, done;
+  while (tokens.size() < 3) {
+    for (const HbmRequest& request : hbm.advance(*hbm.next_event_of(4))) {
+      tokens.push_back(request.token);
+      done.push_back(request.done);
+    }
+  }
+  EXPECT_EQ(tokens, (std::vector<std::uint64_t>{0, 1, 2}));
+  EXPECT_EQ(done[0], done_at(kFirstRead + kGranule));  // Each with its own cycle.
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+}
+
 HbmParams random_params(std::mt19937& random) {
   const auto pick = [&](std::initializer_list<std::uint32_t> values) {
     return values.begin()[random() % values.size()];
