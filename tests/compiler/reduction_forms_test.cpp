@@ -221,6 +221,24 @@ TEST(ReductionForms, ReducersAreKnownByWhatTheyDo) {
   ASSERT_TRUE(kind.is_known);
   EXPECT_TRUE(kind.greatest);
   EXPECT_FALSE(kind.last_of_equal);
+  EXPECT_TRUE(kind.keeps_nan);
+}
+
+TEST(ReductionForms, TheFirstOfWhatIsNoNumberIsTheGreatestAndLeast) {
+  for (const char* direction : {"GT", "LT"}) {
+    // Rows whose elements of every fifth column are no number, from a column of their own on.
+    std::string text = arg_extreme(direction, "LT");
+    text.replace(text.find("  x = f32[40,300] convert(y)\n"), 30,
+                 "  c = s32[40,300] iota(), iota_dimension=1\n  h = s32[40,300] iota(), "
+                 "iota_dimension=0\n  m = s32[40,300] multiply(h, h)\n  p = pred[40,300] "
+                 "compare(c, m), direction=GT\n  n = f32[] constant(nan)\n  nb = f32[40,300] "
+                 "broadcast(n), dimensions={}\n  w = f32[40,300] convert(y)\n  x = f32[40,300] "
+                 "select(p, nb, w)\n");
+    text.replace(text.find("  ROOT r = (f32[40], s32[40]) reduce"), 36,
+                 "  r = (f32[40], s32[40]) reduce");
+    text.insert(text.rfind("}"), "  ROOT k = s32[40] get-tuple-element(r), index=1\n");
+    check_hlo(text, HloCheck());
+  }
 }
 
 }  // namespace

@@ -117,6 +117,20 @@ TEST(ScanForms, WindowsMayLieInAnyDimension) {
                    "size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0"));
 }
 
+/// Pairs of which the greater first one stays, the left one of equals.
+TEST(ScanForms, OfEqualPairsOfAWindowTheFirstStays) {
+  check_hlo(
+      "HloModule p\nbody {\n  a = f32[] parameter(0)\n  i = f32[] parameter(1)\n"
+      "  b = f32[] parameter(2)\n  j = f32[] parameter(3)\n"
+      "  g = pred[] compare(a, b), direction=GE\n  v = f32[] select(g, a, b)\n"
+      "  k = f32[] select(g, i, j)\n  ROOT r = (f32[], f32[]) tuple(v, k)\n}\nENTRY main {\n"
+      "  n = s32[2,9,8,40] parameter(0)\n  x = f32[2,9,8,40] convert(n)\n"
+      "  y = f32[2,9,8,40] parameter(1)\n  f = f32[] constant(-inf)\n  z = f32[] constant(0)\n"
+      "  ROOT r = (f32[1,9,3,13], f32[1,9,3,13]) reduce-window(x, y, f, z), "
+      "window={size=2x1x2x4 stride=2x1x3x3 pad=0_0x0_0x1_0x0_1}, to_apply=body\n}\n",
+      HloCheck());
+}
+
 TEST(ScanForms, WindowsAndArraysMayBeDilated) {
   check_hlo(window("f32", "add", "0", "[9,100]", "[9,195]",
                    "size=1x3 pad=0_0x0_0 lhs_dilate=1x2 rhs_dilate=1x2"));

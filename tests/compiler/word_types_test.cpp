@@ -21,6 +21,16 @@ std::string binary(const std::string& type, const std::string& opcode) {
          "[9,40] parameter(1)\n  ROOT r = " + type + "[9,40] " + opcode + "(x, y)\n}\n";
 }
 
+/// Bits of a type, by an amount below 16 that the bits of another array say.
+std::string shifted(const std::string& type, const std::string& opcode) {
+  const std::string bits = (type[1] == '8' ? "u8" : "u16"), array = type + "[9,40] ";
+  return "HloModule b\nENTRY main {\n  p = " + bits + "[9,40] parameter(0)\n  q = " + bits +
+         "[9,40] parameter(1)\n  x = " + array + "bitcast-convert(p)\n  n = " + array +
+         "bitcast-convert(q)\n  c = " + type + "[] constant(15)\n  m = " + array +
+         "broadcast(c), dimensions={}\n  y = " + array + "and(n, m)\n  ROOT r = " + array + opcode +
+         "(x, y)\n}\n";
+}
+
 HloCheck range(double least, double most) {
   HloCheck check;
   check.least = least;
@@ -37,6 +47,12 @@ TEST(WordTypes, ShortIntegersOverflowAsTheirTypesDo) {
   }
   check_hlo(binary("u8", "shift-left"), range(0, 9));
   check_hlo(binary("s8", "shift-right-logical"), range(-3, 9));
+  for (const char* type : {"u8", "u16", "s8", "s16"}) {
+    const double above = type[1] == '8' ? 255 : 65535;
+    check_hlo(shifted(type, "shift-right-arithmetic"), range(0, above));
+    check_hlo(shifted(type, "shift-right-logical"), range(0, above));
+    check_hlo(shifted(type, "shift-left"), range(0, above));
+  }
 }
 
 TEST(WordTypes, BytesAreSummedAndCountedInTheirType) {
@@ -333,34 +349,44 @@ std::vector<float> numbers_around(const hlo::FloatFormat& format) {
   return numbers;
 }
 
-TEST(WordTypes, FloatsOfEightBitsRoundAsTheirFormatDoes) {
+TEST(WordTypes, ShortFloatsRoundAsTheirFormatDoes) {
   for (const hlo::ElementType type :
-       {hlo::ElementType::kF8E4M3Fn, hlo::ElementType::kF8E5M2, hlo::ElementType::kF8E4M3,
-        hlo::ElementType::kF8E3M4, hlo::ElementType::kF8E4M3Fnuz, hlo::ElementType::kF8E5M2Fnuz,
-        hlo::ElementType::kF8E4M3B11Fnuz}) {
+       {hlo::ElementType::kF16, hlo::ElementType::kF8E4M3Fn, hlo::ElementType::kF8E5M2,
+        hlo::ElementType::kF8E4M3, hlo::ElementType::kF8E3M4, hlo::ElementType::kF8E4M3Fnuz,
+        hlo::ElementType::kF8E5M2Fnuz, hlo::ElementType::kF8E4M3B11Fnuz}) {
     const hlo::FloatFormat format = *hlo::float_format(type);
     const std::vector<float> numbers = numbers_around(format);
-    const std::string name(hlo::to_string(type)),
-        extent = "[" + std::to_string(numbers.size()) + "]";
+    const std::string name(hlo::to_string(type)), n = "[" + std::to_string(numbers.size()) + "]";
+    const std::string whole = type == hlo::ElementType::kF16 ? "u16" : "u8";
     const hlo::Module module = hlo::read_hlo_text(
-        "test.hlo", "HloModule f\nENTRY main {\n  x = f32" + extent +
-                        " parameter(0)\n  y = " + name + extent + " convert(x)\n  ROOT r = f32" +
-                        extent + " convert(y)\n}\n");
+        "test.hlo", "HloModule f\nENTRY main {\n  x = f32" + n + " parameter(0)\n  y = " + name +
+                        n + " convert(x)\n  f = f32" + n + " convert(y)\n  b = " + whole + n +
+                        " bitcast-convert(y)\n  z = " + name + n +
+                        " bitcast-convert(b)\n  g = f32" + n + " convert(z)\n  u = u32" + n +
+                        " convert(b)\n  ROOT t = (f32" + n + ", u32" + n + ", f32" + n +
+                        ") tuple(f, u, g)\n}\n");
     CoreArguments arguments;
     arguments.parameters.emplace_back(numbers.size() * sizeof(float));
     std::memcpy(arguments.parameters[0].data(), numbers.data(), arguments.parameters[0].size());
     const CompiledRun run = run_compiled(module, {arguments});
-    const Bytes& found = run.outputs.at(0).at(0).bytes;
-    ASSERT_EQ(found.size(), numbers.size() * sizeof(float));
+    const auto found = [&](std::size_t result, std::size_t i, auto value) {
+      std::memcpy(&value, run.outputs.at(0).at(result).bytes.data() + i * sizeof value,
+                  sizeof value);
+      return value;
+    };
     for (std::size_t i = 0; i < numbers.size(); ++i) {
+      SCOPED_TRACE(name + " of " + std::to_string(numbers[i]));
       const auto bits = hlo::bits_of_float(format, numbers[i]);
-      float value = 0;
-      std::memcpy(&value, found.data() + i * sizeof value, sizeof value);
-      if (bits) {
-        EXPECT_EQ(value, hlo::float_of_bits(format, *bits)) << name << " of " << numbers[i];
-      } else {
-        EXPECT_FALSE(std::isfinite(value)) << name << " of " << numbers[i];
+      const float value = found(0, i, 0.0F), back = found(2, i, 0.0F);
+      if (!bits) {
+        EXPECT_FALSE(std::isfinite(value));
+        EXPECT_FALSE(std::isfinite(back));
+        continue;
       }
+      EXPECT_EQ(value, hlo::float_of_bits(format, *bits));
+      EXPECT_EQ(std::signbit(value), std::signbit(hlo::float_of_bits(format, *bits)));
+      EXPECT_EQ(found(1, i, std::uint32_t{0}), *bits);
+      EXPECT_EQ(back, value);
     }
   }
 }

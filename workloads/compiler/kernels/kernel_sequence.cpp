@@ -163,10 +163,11 @@ std::size_t SequenceKernel::array_of_input(const HloInstruction& instruction,
   const int operand = is_operand ? static_cast<int>(source.parameter_number) : -1;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     Array& known = arrays_[i];
-    const bool is_same =
-        is_operand ? known.operand == operand && known.part == input.part
-        : is_part  ? known.whole == static_cast<int>(whole_.at(value)) && known.part == input.part
-                   : i == whole_.at(value);
+    const bool is_same_part = known.part == input.part && known.row_granules == input.row_granules;
+    const bool is_same = is_operand ? known.operand == operand && is_same_part
+                         : is_part
+                             ? known.whole == static_cast<int>(whole_.at(value)) && is_same_part
+                             : i == whole_.at(value);
     if (!is_same || granules(input.shape) > granules(known.shape)) continue;
     known.rows = std::max(known.rows, input.rows);
     return i;

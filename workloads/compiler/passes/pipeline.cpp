@@ -69,6 +69,9 @@ class PassRunner {
   void run_bodies() {
     for (ScheduledRegion& region : context_.scheduled.regions) {
       for (ScheduledModule& body : region.bodies) {
+        if (region.is_loop && &body != &region.bodies[0]) {
+          body.given_layouts = parameter_layouts(region.bodies[0]);
+        }
         PassRunner(body, context_.target, context_.report, context_.convolutions, after_pass_,
                    body.module.name + "/", held_.without({Fact::kOutlined}))
             .run_module();

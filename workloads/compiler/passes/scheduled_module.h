@@ -68,6 +68,8 @@ struct ScheduledModule {
   Refusals refusals;
   std::optional<hlo::LoopCounter> counter = std::nullopt;  ///< Of the body of a counted loop.
   bool counter_is_read = true;                             ///< Behind the loop.
+  /// Of the module that tests a loop's predicate: how the body has the arrays.
+  std::vector<hlo::Layout> given_layouts = {};
 };
 
 }  // namespace tpu::compiler

@@ -565,16 +565,6 @@ void Outliner::visit_conditional(InstructionId id) {
   replace_by(id, append_region(entry_, std::move(made)));
 }
 
-/// Layouts of the parameters of a body, in order.
-std::vector<hlo::Layout> parameter_layouts(const ScheduledModule& body) {
-  const Computation& code = body.module.entry_computation();
-  std::vector<hlo::Layout> layouts;
-  for (InstructionId parameter : code.parameters()) {
-    layouts.push_back(code.at(parameter).shape.layout);
-  }
-  return layouts;
-}
-
 /// Layouts that the operands of the instruction must have; the selector of a conditional has any.
 std::vector<hlo::Layout> operand_layouts(const ScheduledRegion& region, std::size_t results) {
   std::vector<hlo::Layout> wanted;
@@ -589,6 +579,15 @@ std::vector<hlo::Layout> operand_layouts(const ScheduledRegion& region, std::siz
 }
 
 }  // namespace
+
+std::vector<hlo::Layout> parameter_layouts(const ScheduledModule& body) {
+  const Computation& code = body.module.entry_computation();
+  std::vector<hlo::Layout> layouts;
+  for (InstructionId parameter : code.parameters()) {
+    layouts.push_back(code.at(parameter).shape.layout);
+  }
+  return layouts;
+}
 
 bool has_control_flow(const Module& module) {
   const std::vector<HloInstruction>& all = module.entry_computation().instructions;
@@ -720,10 +719,43 @@ std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled) 
           results.elements[static_cast<std::size_t>(instruction.tuple_index)].layout);
     }
   }
+  const std::vector<InstructionId> parameters = entry.parameters();
+  for (std::size_t i = 0; i < scheduled.given_layouts.size(); ++i) {
+    ask(parameters[i], scheduled.given_layouts[i]);
+  }
   return orders;
 }
 
+namespace {
+
+void copy_given_parameters(ScheduledModule& scheduled) {
+  Computation& entry = scheduled.module.entry_computation();
+  const std::vector<InstructionId> parameters = entry.parameters();
+  const std::size_t count = entry.instructions.size();
+  for (std::size_t i = 0; i < scheduled.given_layouts.size(); ++i) {
+    HloInstruction& parameter = entry.at(parameters[i]);
+    const hlo::Layout& given = scheduled.given_layouts[i];
+    if (parameter.shape.rank() < 2) continue;
+    if (parameter.shape.layout.minor_to_major == given.minor_to_major) continue;
+    HloInstruction copy;
+    copy.opcode = HloOpcode::kCopy;
+    copy.name = parameter.name + ".relayout." + std::to_string(entry.instructions.size());
+    copy.shape = parameter.shape;
+    copy.operands = {parameter.id};
+    parameter.shape.layout = tiled_layout(parameter.shape.type, given.minor_to_major);
+    const InstructionId made = append(entry, std::move(copy));
+    for (HloInstruction& user : entry.instructions) {
+      if (user.id == made) continue;
+      std::replace(user.operands.begin(), user.operands.end(), parameters[i], made);
+    }
+  }
+  if (entry.instructions.size() > count) tidy(entry);
+}
+
+}  // namespace
+
 void copy_region_operands(ScheduledModule& scheduled) {
+  copy_given_parameters(scheduled);
   Computation& entry = scheduled.module.entry_computation();
   const std::size_t count = entry.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {

@@ -34,6 +34,9 @@ bool unroll_short_loops(hlo::Module& module);
 /// (runs_region); bodies without calls, simplified.
 std::vector<ScheduledRegion> outline_control_flow(hlo::Module& module);
 
+/// Layouts of the parameters of a body, in order.
+std::vector<hlo::Layout> parameter_layouts(const ScheduledModule& body);
+
 /// True when the entry has a while or conditional.
 bool has_control_flow(const hlo::Module& module);
 
@@ -41,7 +44,8 @@ bool has_control_flow(const hlo::Module& module);
 ///
 /// Needs: bodies with layouts. Before assign_layouts; adopt_region_layouts says what the results
 /// are, orders_of_regions in which orders bodies have what goes in and out (of each instruction of
-/// the entry; empty: none asks), then copy_region_operands copies operands that lie otherwise.
+/// the entry; empty: none asks), then copy_region_operands copies operands that lie otherwise, and
+/// parameters that the module that tests a predicate would have otherwise than the loop's body.
 void adopt_region_layouts(ScheduledModule& scheduled);
 std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled);
 void copy_region_operands(ScheduledModule& scheduled);

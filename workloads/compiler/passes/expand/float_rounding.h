@@ -10,8 +10,14 @@ namespace tpu::compiler {
 GraphEditor::Id rounded_to_format(GraphEditor& edit, GraphEditor::Id value,
                                   const hlo::FloatFormat& format);
 
-/// The bits of f32 numbers that f16 holds, as it has them, in u32; and the numbers of such bits.
-GraphEditor::Id bits_of_half(GraphEditor& edit, GraphEditor::Id value);
-GraphEditor::Id half_of_bits(GraphEditor& edit, GraphEditor::Id bits);
+/// The same for f16.
+GraphEditor::Id rounded_to_half(GraphEditor& edit, GraphEditor::Id value);
+
+/// The bits of f32 numbers that a shorter type holds, as it has them, in u32; and the numbers of
+/// such bits. Bits above those of the type are not read.
+GraphEditor::Id bits_in_format(GraphEditor& edit, GraphEditor::Id value,
+                               const hlo::FloatFormat& format);
+GraphEditor::Id number_in_format(GraphEditor& edit, GraphEditor::Id bits,
+                                 const hlo::FloatFormat& format);
 
 }  // namespace tpu::compiler

@@ -235,8 +235,12 @@ void Reductions::visit_pairs(Id id) {
       is_float ? edit_.convert(reduce.operands[0], ElementType::kF32) : reduce.operands[0];
   const Id index = edit_.convert(reduce.operands[1], ElementType::kF32);
   const Id best = extreme_of(value, reduce.dimensions, kind.greatest);
-  const Id stands = edit_.compare(value, spread(best, values.dimensions, reduce.dimensions),
-                                  ComparisonDirection::kEq);
+  Id stands = edit_.compare(value, spread(best, values.dimensions, reduce.dimensions),
+                            ComparisonDirection::kEq);
+  if (is_float && kind.keeps_nan) {
+    const Id is_nan = edit_.compare(value, value, ComparisonDirection::kNe);
+    stands = edit_.binary(HloOpcode::kOr, stands, is_nan);
+  }
   const double none = kind.last_of_equal ? -1 : static_cast<double>(kExactIntegers);
   const Id candidates = edit_.select(stands, index, like(index, none));
   const Id place =

@@ -1,5 +1,7 @@
 #include "workloads/compiler/passes/expand/scalar_samples.h"
 
+#include <limits>
+
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 #include "workloads/compiler/passes/simplify/scalar_arithmetic.h"
 
@@ -101,7 +103,13 @@ PairReducer pair_reducer(const Computation& reducer) {
     if (last && *last != takes_last) return {};
     last = takes_last;
   }
-  return {true, greatest.value_or(false), last.value_or(false)};
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto index = [&](double a, double i, double b, double j) {
+    return kept(a, i, b, j).value_or(std::vector<double>(2)).at(1);
+  };
+  const bool keeps_nan =
+      index(kNan, 3, 2, 7) == 3 && index(2, 3, kNan, 7) == 7 && index(kNan, 3, kNan, 7) == 3;
+  return {true, greatest.value_or(false), last.value_or(false), keeps_nan};
 }
 
 }  // namespace tpu::compiler

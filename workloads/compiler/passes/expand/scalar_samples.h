@@ -23,6 +23,7 @@ struct PairReducer {
   bool is_known = false;       ///< It keeps one of the two.
   bool greatest = false;       ///< Else the least value.
   bool last_of_equal = false;  ///< Of equal values the greatest index, else the least.
+  bool keeps_nan = false;      ///< A NaN stands before all numbers, the first of several.
 };
 PairReducer pair_reducer(const hlo::Computation& reducer);
 

@@ -351,7 +351,9 @@ void Scans::visit_reduce_window(Id id) {
   }
   edit_.stand_for(id);
   const Extents extents = edit_.dimensions(values[0]);
-  for (std::size_t d = 0; d < window.window.size(); ++d) {
+  for (std::size_t k = 0; k < window.window.size(); ++k) {
+    // Of equal pairs the first stays: rows by rows, so along the rows before from row to row.
+    const std::size_t d = count == 1 ? k : window.window.size() - 1 - k;
     const WindowDimension& w = window.window[d];
     if (w.reversal) refuse("expected no reversal of a window");
     if (is_trivial(w)) continue;

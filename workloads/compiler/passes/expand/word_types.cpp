@@ -219,6 +219,7 @@ class WordTypes {
   Id less(const Pair& a, const Pair& b, bool or_equal);
   Id cut(Id words, ElementType type);
   Id number_of_bits(const Pair& words);
+  Id rounded(Id words, ElementType type);
   Id raw(Id words, ElementType type);
   Id from_raw(Id words, ElementType type);
   Id cloned(const HloInstruction& instruction, const Shape& shape);
@@ -252,6 +253,12 @@ Id WordTypes::cut(Id words, ElementType type) {
   return edit_.binary_with(HloOpcode::kShiftRightArithmetic, high, 32 - bits);
 }
 
+/// f32 numbers as f16 or a type of 8 bits has them.
+Id WordTypes::rounded(Id words, ElementType type) {
+  return type == ElementType::kF16 ? rounded_to_half(edit_, words)
+                                   : rounded_to_format(edit_, words, *hlo::float_format(type));
+}
+
 /// The bits of elements of a type of at most 32 bits, as u32.
 Id WordTypes::raw(Id words, ElementType type) {
   if (type == ElementType::kBf16) {
@@ -260,8 +267,9 @@ Id WordTypes::raw(Id words, ElementType type) {
     return edit_.binary_with(HloOpcode::kShiftRightLogical, bits, 16);
   }
   if (type == ElementType::kPred) return edit_.convert(words, ElementType::kU32);
-  if (type == ElementType::kF16) {
-    return bits_of_half(edit_, rounded_to_format(edit_, words, *hlo::float_format(type)));
+  if (type == ElementType::kF16 || is_byte_float(type)) {
+    const hlo::FloatFormat format = *hlo::float_format(type);
+    return bits_in_format(edit_, rounded(words, type), format);
   }
   const Id bits = edit_.bitcast_convert(words, ElementType::kU32);
   return is_short_integer(type)
@@ -274,7 +282,9 @@ Id WordTypes::from_raw(Id words, ElementType type) {
     const Id bits = edit_.binary_with(HloOpcode::kShiftLeft, words, 16);
     return edit_.convert(edit_.bitcast_convert(bits, ElementType::kF32), type);
   }
-  if (type == ElementType::kF16) return half_of_bits(edit_, words);
+  if (type == ElementType::kF16 || is_byte_float(type)) {
+    return number_in_format(edit_, words, *hlo::float_format(type));
+  }
   return cut(edit_.bitcast_convert(words, word_type(type)), type);
 }
 
@@ -703,24 +713,13 @@ void WordTypes::visit_constant(Id id) {
 
 /// A conversion to a short integer, to f16 or to a floating type of 8 bits.
 void WordTypes::visit_to_short(Id id) {
-  const HloInstruction convert = at(id);
-  const Id operand = convert.operands[0];
+  const Id operand = at(id).operands[0];
   const ElementType from = given(operand).type, to = given(id).type;
   Id value = is_wide(given(operand)) ? pair(operand).low : operand;
   edit_.stand_for(id);
   code().at(id).shape = word_shape(given(id), false);
-  if (is_byte_float(to)) {
-    return edit_.finish(
-        rounded_to_format(edit_, edit_.convert(value, ElementType::kF32), *hlo::float_format(to)));
-  }
-  if (to == ElementType::kF16) {
-    HloInstruction rounded = convert;
-    rounded.name += ".half";
-    rounded.opcode = HloOpcode::kReducePrecision;
-    rounded.raw_attributes = std::string("exponent_bits=5, mantissa_bits=10");
-    rounded.operands = {edit_.convert(value, ElementType::kF32)};
-    rounded.shape = hlo::array_shape(ElementType::kF32, given(id).dimensions);
-    return edit_.finish(edit_.append_instruction(std::move(rounded)));
+  if (to == ElementType::kF16 || is_byte_float(to)) {
+    return edit_.finish(rounded(edit_.convert(value, ElementType::kF32), to));
   }
   if (is_floating_type(from)) {
     const double most = std::ldexp(1.0, bits_of(to) - (is_signed(to) ? 1 : 0)) - 1;
@@ -767,8 +766,7 @@ void WordTypes::visit_bits(Id id) {
     return edit_.finish(number_of_bits(words));
   }
   for (const ElementType type : {from.type, to.type}) {
-    if (type == ElementType::kF64 || type == ElementType::kS64 || type == ElementType::kC64 ||
-        is_byte_float(type)) {
+    if (type == ElementType::kF64 || type == ElementType::kS64 || type == ElementType::kC64) {
       refuse(id, "bits of u64 or of types of at most 32 bits that are held as they are");
     }
   }
@@ -834,14 +832,21 @@ void WordTypes::visit_words(Id id) {
   const bool is_bits = instruction.opcode == HloOpcode::kGetTupleElement &&
                        at(instruction.operands[0]).opcode == HloOpcode::kRngBitGenerator;
   const bool is_logical_shift = instruction.opcode == HloOpcode::kShiftRightLogical;
+  const bool is_sign_shift =
+      instruction.opcode == HloOpcode::kShiftRightArithmetic && !is_signed(shape.type);
   const bool is_count = instruction.opcode == HloOpcode::kPopcnt ||
                         instruction.opcode == HloOpcode::kCountLeadingZeros;
-  if (is_applied_ ||
-      !(may_overflow(instruction.opcode) || is_bits || is_logical_shift || is_count)) {
+  if (is_applied_ || !(may_overflow(instruction.opcode) || is_bits || is_logical_shift ||
+                       is_sign_shift || is_count)) {
     return;
   }
   HloInstruction made = instruction;
   edit_.stand_for(id);
+  if (is_sign_shift) {
+    const double above = 32 - bits_of(shape.type);
+    const Id high = edit_.binary_with(HloOpcode::kShiftLeft, made.operands[0], above);
+    made.operands[0] = edit_.binary_with(HloOpcode::kShiftRightArithmetic, high, above);
+  }
   if (is_logical_shift || is_count) {
     made.operands[0] = edit_.convert(raw(made.operands[0], shape.type), word_type(shape.type));
   }

@@ -190,9 +190,27 @@ std::uint64_t Joiner::granules_of(const HloInstruction& fusion, const Run& run) 
   return sum;
 }
 
+/// A register for each place of a sum over other dimensions than the lanes, where the last
+/// dimension that stays fills tiles; 0 of one over lanes.
+std::uint64_t granules_of_sums(const HloInstruction& reduce, const hlo::Shape& operand) {
+  const std::vector<std::int64_t>& order = operand.layout.minor_to_major;
+  const auto stays = [&](std::int64_t d) { return !contains(reduce.dimensions, d); };
+  if (reduce.opcode != HloOpcode::kReduce || order.empty() || !stays(order[0])) return 0;
+  std::int64_t registers = ceil_divide(operand.dimensions[static_cast<std::size_t>(order[0])], 128);
+  bool has_rows = false;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (!stays(order[i])) continue;
+    const std::int64_t extent = operand.dimensions[static_cast<std::size_t>(order[i])];
+    const std::int64_t tiles = ceil_divide(extent, 8);
+    registers *= has_rows ? extent : i == 1 ? tiles : 8 * tiles;
+    has_rows = true;
+  }
+  return static_cast<std::uint64_t>(registers) * 8 * isa::kVmemRowBytes / isa::kHbmGranuleBytes;
+}
+
 /// Whole arrays are one block, so a kernel keeps a tile for each column that it spreads over the
 /// lanes, for each sum over them and for each result that is made of sums, as often as the largest
-/// array inside has rows of tiles.
+/// array inside has rows of tiles; and its other sums.
 std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   if (product_in(module_, fusion) != nullptr) {
     return product_in_vmem(fusion).value_or(0);
@@ -205,12 +223,15 @@ std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   }
   if (fusion.opcode != HloOpcode::kFusion) return 0;
   const Computation& fused = module_.computation(fusion.called[0]);
-  std::uint64_t columns = 0, largest = 0;
+  std::uint64_t columns = 0, largest = 0, sums = 0;
   std::int64_t elements = 0;
   for (const HloInstruction& inner : fused.instructions) {
     if (inner.shape.is_tuple()) continue;
     if (inner.opcode == HloOpcode::kReduce || inner.opcode == HloOpcode::kBroadcast) {
-      columns += fused.at(inner.operands[0]).shape.rank() > 0 ? 1U : 0U;
+      const hlo::Shape& operand = fused.at(inner.operands[0]).shape;
+      const std::uint64_t own = granules_of_sums(inner, operand);
+      columns += operand.rank() > 0 && own == 0 ? 1U : 0U;
+      sums += own;
     }
     const std::vector<std::int64_t>& order = inner.shape.layout.minor_to_major;
     if (order.empty()) continue;
@@ -228,7 +249,7 @@ std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
                  fused.at(result).shape.element_count() < elements;
         }));
   }
-  return columns * largest;
+  return columns * largest + sums;
 }
 
 bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
