@@ -356,14 +356,18 @@ class Nnx:
         self.d = Drawn(program)
 
     def made(self, x):
-        net = nnx.eval_shape(lambda: NnxNet(self.d, x.shape, x.dtype == np.int32, nnx.Rngs(params=0, dropout=1)))
-        self.graph, weights, keys, rest = nnx.split(net, nnx.Param, nnx.RngState, ...)
+        def parts(is_exact):
+            self.d.program.is_exact = is_exact
+            net = nnx.eval_shape(lambda: NnxNet(self.d, x.shape, x.dtype == np.int32, nnx.Rngs(params=0, dropout=1)))
+            return nnx.split(net, nnx.Param, nnx.RngState, ...)
+        self.exact_graph = parts(True)[0]
+        self.graph, weights, keys, rest = parts(False)
         self.keys = jax.tree.map(lambda k: jax.random.key(1) if jnp.issubdtype(k.dtype, jax.dtypes.prng_key) else jnp.zeros(k.shape, k.dtype), keys)
         return weights, rest
 
     def apply(self, weights, rest, x, key):
         keys = jax.tree.map(lambda k: key if jnp.issubdtype(k.dtype, jax.dtypes.prng_key) else k, self.keys)
-        net = nnx.merge(self.graph, weights, keys, rest, copy=True)
+        net = nnx.merge(self.exact_graph if self.d.program.is_exact else self.graph, weights, keys, rest, copy=True)
         return net(x), nnx.state(net, nnx.BatchStat)
 
 
@@ -468,9 +472,16 @@ class Keras:
         self.d = Drawn(program)
 
     def made(self, x):
+        # Sums in f16 over many rows, as JAX has them on the CPU, are a seventh away.
+        self.exact_model = self.build(x, "float32") if self.d.program.short else None
+        self.model = self.build(x, self.d.random.choice(["mixed_bfloat16", "mixed_float16"]) if self.d.program.short else "float32")
+        self.optimiser.build(self.model.trainable_variables)
+        shapes = lambda variables: {f"{i:03} {v.path}": jax.ShapeDtypeStruct(v.shape, v.dtype) for i, v in enumerate(variables)}
+        return shapes(self.model.trainable_variables), shapes(self.model.non_trainable_variables)
+
+    def build(self, x, policy):
         d, lib = self.d.again(), keras.layers
         keras.utils.set_random_seed(1)
-        policy = d.pick(["mixed_bfloat16", "mixed_float16"]) if d.program.short else "float32"
         inputs = y = keras.Input(batch_shape=x.shape, dtype=str(x.dtype))
         with self.policy(policy):
             if x.dtype == np.int32:
@@ -486,12 +497,9 @@ class Keras:
                     options += [lambda: lib.LSTM(d.pick([8, 32]), return_sequences=d.maybe(2)), lambda: lib.GRU(d.pick([8, 32]), return_sequences=True), lambda: lib.Bidirectional(lib.LSTM(8, return_sequences=True)), lambda: lib.Conv1D(c, 3, padding=d.pick(["same", "causal"])),
                                 lambda: lib.GlobalMaxPooling1D(), lambda: lib.SimpleRNN(16), lambda: (lambda y: lib.MultiHeadAttention(2, 16)(y, y, use_causal_mask=True))] * 2
                 y = d.pick(options)()(y)
-        self.model = keras.Model(inputs, y)
         self.optimiser = d.pick([lambda: keras.optimizers.Adam(0.1), lambda: keras.optimizers.SGD(0.1, 0.9, True), lambda: keras.optimizers.RMSprop(0.1, centered=True), lambda: keras.optimizers.AdamW(0.1, clipnorm=0.5), lambda: keras.optimizers.Lion(0.1),
                                  lambda: keras.optimizers.Adafactor(0.1), lambda: keras.optimizers.Nadam(0.1), lambda: keras.optimizers.Adagrad(0.1, use_ema=True), lambda: keras.optimizers.Adamax(0.1), lambda: keras.optimizers.Adam(0.1, amsgrad=True, global_clipnorm=0.1)])()
-        self.optimiser.build(self.model.trainable_variables)
-        shapes = lambda variables: {f"{i:03} {v.path}": jax.ShapeDtypeStruct(v.shape, v.dtype) for i, v in enumerate(variables)}
-        return shapes(self.model.trainable_variables), shapes(self.model.non_trainable_variables)
+        return keras.Model(inputs, y)
 
     @contextlib.contextmanager
     def policy(self, name):
@@ -506,7 +514,8 @@ class Keras:
         return {f"{i:03} {v.path}": jax.ShapeDtypeStruct(v.shape, v.dtype) for i, v in enumerate(self.optimiser.variables)}
 
     def apply(self, weights, rest, x, key):
-        y, changed = self.model.stateless_call(list(weights.values()), list(rest.values()), x, training=True)
+        model = self.exact_model if self.d.program.is_exact and self.exact_model else self.model
+        y, changed = model.stateless_call(list(weights.values()), list(rest.values()), x, training=True)
         return y, dict(zip(rest, changed))
 
     def optimised(self, slopes, state, weights):

@@ -582,9 +582,6 @@ def transforming(p):
         z = x(a) + 1j * y(a)
         for f in chosen:
             z = f(z.reshape(z.shape + (1,) * (len(shape) - z.ndim)).astype(jnp.complex64))
-            axis_missing = [n for n in z.shape if n == 0]
-            if axis_missing:
-                raise ValueError("empty")
         return (z.real, z.imag) if jnp.iscomplexobj(z) else z
     return step
 
