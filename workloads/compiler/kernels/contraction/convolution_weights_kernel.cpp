@@ -243,7 +243,7 @@ void WeightsKernel::add_input() {
   const std::uint32_t tile = tile_granules(problem_.input_type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
   const bool all_rows = tiling_.block_rows == sizes_.all_row_tiles;
-  const auto border = static_cast<std::uint32_t>(width().padding);
+  const std::uint32_t border = static_cast<std::uint32_t>(width().padding) - sizes_.left_out;
   const auto fetched = std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
                                                sizes_.slab_x - std::min(border, sizes_.slab_x));
   ImageShape shape;
@@ -296,7 +296,7 @@ void WeightsKernel::add_gradient() {
             builder_.load_smem(addresses_ + 1));
       },
       [this](const GridPoint& point) { return block_row(point, tiling_.block_y); },
-      std::int64_t{sizes_.margin} * sizes_.gradient_pixel));
+      std::int64_t{sizes_.margin - sizes_.left_out} * sizes_.gradient_pixel));
 }
 
 /// The block of an array in step with the result.

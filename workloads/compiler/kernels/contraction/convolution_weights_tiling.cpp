@@ -10,6 +10,27 @@ namespace tpu::compiler {
 
 using hlo::ElementType;
 
+namespace {
+
+/// Pixels from what the first position in a row of the window meets to what the last one does.
+std::int64_t reach_of_row(const SpatialDimension& width) {
+  return (width.output - 1) * width.stride;
+}
+
+std::uint32_t zeros_left_out(const ConvolutionProblem& problem) {
+  const SpatialDimension& width = problem.spatial[1];
+  return static_cast<std::uint32_t>(std::min(width.padding, reach_of_row(width)));
+}
+
+}  // namespace
+
+std::uint32_t moved_line(const ConvolutionProblem& problem) {
+  const SpatialDimension& width = problem.spatial[1];
+  const std::int64_t met =
+      std::min(width.window + reach_of_row(width), width.input + width.padding);
+  return static_cast<std::uint32_t>(std::max(met, width.window)) - zeros_left_out(problem);
+}
+
 WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                            const Target& target)
     : plan({target, tiling.columns_at_once, tiling.group_parts}) {
@@ -28,7 +49,8 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   units = tiles_of(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
   walked_x = tiling.moves_gradient ? window_x : 1;
   walked_units = units / walked_x;
-  margin = (walked_x - 1) * static_cast<std::uint32_t>(width.stride);
+  margin = tiling.moves_gradient ? static_cast<std::uint32_t>(reach_of_row(width)) : 0;
+  left_out = tiling.moves_gradient ? zeros_left_out(problem) : 0;
   line_pixels = groups * tiling.group + margin;
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
                                       (height.output - 1) * height.stride + 1);
@@ -158,9 +180,6 @@ class WeightsSearch {
       if (tile_pixels > 1 && group >= width.window + tile_pixels) break;
       tiling.group = group;
       const std::uint32_t groups = tiles_of(width.window, group);
-      // Pixels of the gradient in a row, and what the last position in a row of the window is off.
-      const auto reach =
-          static_cast<std::uint32_t>(width.window + (width.output - 1) * width.stride);
       for (std::uint32_t parts = 1; parts <= groups; ++parts) {
         tiling.parts = parts;
         const std::uint32_t unit_tiles = std::min<std::uint32_t>(16, tiles_of(problem_.rows, 8));
@@ -173,7 +192,7 @@ class WeightsSearch {
             consider_units(tiling, tiles_of(groups, parts));
             if (!may_move_gradient(tiling)) continue;
             tiling.moves_gradient = true;
-            consider_units(tiling, tiles_of(tiles_of(reach, group), parts));
+            consider_units(tiling, tiles_of(tiles_of(moved_line(problem_), group), parts));
           }
         }
       }

@@ -57,7 +57,9 @@ struct WeightsSizes : WeightsGrid {
   std::uint32_t units;         ///< Rounded up for steps.
   std::uint32_t walked_x;      ///< Positions in a row that steps go through, each with its groups.
   std::uint32_t walked_units;  ///< Units of each of those.
-  std::uint32_t margin;        ///< Pixels of zeros before a line of the gradient.
+  std::uint32_t margin;        ///< Pixels from the begin of a line that the first position in a
+                               ///< row reads to that of the last one.
+  std::uint32_t left_out;      ///< Of the zeros before a line of the input: no group has them.
   std::uint32_t line_pixels;   ///< Of a line of the gradient, margin and rounding included.
   std::uint32_t slab_y, slab_x;  ///< Pixels of the input for a block.
   std::uint32_t starts;          ///< Groups of input pixels that a part transposes, per row.
@@ -74,6 +76,10 @@ struct WeightsSizes : WeightsGrid {
   void set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                  const Target& target);
 };
+
+/// Pixels of a line that groups have where the gradient moves: those of the image and what else the
+/// gradient's line needs for room.
+std::uint32_t moved_line(const ConvolutionProblem& problem);
 
 /// Pixels that may share a tile: 8 rows over those of a batch of 1, 2 or 4. Rows of bf16 stand in
 /// pairs, which stay together.
