@@ -366,6 +366,51 @@ ENTRY main {
 
 /// Two choices of a place out of 320 for each of 1024 tokens and 8 experts, as a mixture of experts
 /// has them: tokens along the lanes leave no padding, but 10 MB of sums would wait for the second.
+/// Lane tiles of a long row are added to each other before the XLU adds the lanes: words of a
+/// vocabulary lie there. What is spread back over rows goes through the XLU, too: a batch that
+/// fills the lanes stays there.
+TEST(LayoutSearch, SumsAlongLongRowsLieInTheLanes) {
+  const auto order_of_scores = [](const frontend::Extents& extents) {
+    GraphBuilder graph("loss");
+    const std::int64_t rows = extents[0] * extents[1], words = extents[2];
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {rows, 64}));
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {64, words}));
+    const Tensor scores =
+        graph.reshape(graph.dot(x, w, {{}, {}, {1}, {0}}, ElementType::kF32), extents);
+    const Tensor most = graph.broadcast(graph.reduce_max(scores, {2}), extents, {0, 1});
+    const Tensor power = graph.unary(HloOpcode::kExponential, graph.subtract(scores, most));
+    const Tensor sum = graph.broadcast(graph.reduce_sum(power, {2}), extents, {0, 1});
+    const Tensor share = graph.divide(power, sum);
+    const Tensor lines = graph.reshape(share, {rows, words});
+    const Tensor back = graph.dot(lines, w, {{}, {}, {1}, {1}}, ElementType::kF32);
+    const Tensor update = graph.dot(x, lines, {{}, {}, {0}, {0}}, ElementType::kF32);
+    Module module = graph.finish(graph.tuple({back, update}), {x, w});
+    compiler::assign_layouts(module);
+    for (const HloInstruction& each : module.entry_computation().instructions) {
+      if (each.opcode == HloOpcode::kDivide) return each.shape.layout.minor_to_major;
+    }
+    return std::vector<std::int64_t>{};
+  };
+  EXPECT_EQ(order_of_scores({8, 255, 8192})[0], 2);
+  EXPECT_EQ(order_of_scores({128, 49, 1024})[0], 0);
+}
+
+/// What a pad moves along the lanes would go by another order.
+TEST(LayoutSearch, PadsMoveAlongRows) {
+  GraphBuilder graph("shifted");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 512, 64}));
+  Tensor sum = x;
+  for (const std::int64_t by : {1, 2, 4, 8, 16, 32, 64}) {
+    sum = graph.add(sum, graph.pad(sum, {{0, 0, 0}, {by, -by, 0}, {0, 0, 0}}));
+  }
+  Module module = graph.finish(graph.reduce_sum(graph.multiply(x, sum), {1}), {x});
+  compiler::assign_layouts(module);
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.opcode != HloOpcode::kPad) continue;
+    EXPECT_NE(each.shape.layout.minor_to_major[0], 1);
+  }
+}
+
 TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
   const Module module = hlo::read_hlo_text("test.hlo", R"(HloModule sums
 add {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/fused_graph.h"
+#include "workloads/compiler/cost.h"
 
 namespace tpu::test::reduce_test {
 namespace {
@@ -177,6 +178,34 @@ TEST(Reduce, SoftmaxInOneKernel) {
     const Tensor sum = g.reduce_sum(e, {last});
     test.check({g.divide(e, g.broadcast(sum, extents, kept)), g.unary(HloOpcode::kLog, sum)},
                {5e-6, 1e-7});
+  }
+}
+
+// What two passes need is computed in the first of them and kept: four functions of each tile, not
+// eight. Along the lanes and along the rows of matrices; behind a first sum, too.
+TEST(Reduce, WhatPassesShareIsComputedOnce) {
+  constexpr std::int64_t kMatrices = 32;
+  const Extents extents{kMatrices, 64, 256};
+  const std::int64_t tiles = kMatrices * 8 * 2;
+  for (const std::int64_t along : {1, 2}) {
+    for (const bool is_behind_a_sum : {false, true}) {
+      FusedGraph test;
+      test.set_layout({2, 1, 0});
+      GraphBuilder& g = test.graph;
+      const Tensor x = test.input(ElementType::kF32, extents, -5, 5);
+      const Extents kept = along == 1 ? Extents{0, 2} : Extents{0, 1};
+      Tensor y = x;
+      if (is_behind_a_sum) {
+        y = g.subtract(x, g.broadcast(g.reduce_max(x, {along}), extents, kept));
+      }
+      for (int i = 0; i < 4; ++i) y = g.unary(HloOpcode::kLogistic, y);
+      const Tensor sum = g.reduce_sum(y, {along});
+      const auto cycles = static_cast<double>(
+          test.check({g.divide(y, g.broadcast(sum, extents, kept))}, {1e-5, 1e-6}).cycles);
+      const compiler::VectorCost of = compiler::vector_cost(HloOpcode::kLogistic);
+      EXPECT_GT(cycles, 4 * of.instructions / 2 * tiles) << along;
+      EXPECT_LT(cycles, 1.5 * 4 * of.cycles * tiles) << along;
+    }
   }
 }
 

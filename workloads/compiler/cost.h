@@ -16,6 +16,11 @@ inline double vector_cycles(hlo::HloOpcode opcode) { return vector_cost(opcode).
 constexpr double kLaneSumCycles = 10;
 constexpr double kSumCycles = 1;
 
+/// What passes over a block need of each tile is kept in VMEM from where it takes so long; it takes
+/// a store and a load then.
+constexpr double kLeastKeptCycles = 4;
+constexpr double kKeptCycles = 1;
+
 /// Eight numbers from the lanes of a vector to the sublanes of a register, each in all of its
 /// lanes; and back.
 constexpr double kSpreadRowsCycles = 8.5;

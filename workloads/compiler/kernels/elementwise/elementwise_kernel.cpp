@@ -136,6 +136,10 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
   for (ElementwisePlan::RowValue& value : plan_.row_values) {
     value.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
   }
+  for (ElementwisePlan::TileValue& value : plan_.tile_values) {
+    value.region =
+        builder_.allocate_vmem(static_cast<std::uint64_t>(2 * 8 * plan_.block * plan_.lane_tiles));
+  }
   for (ElementwisePlan::ColumnValue& value : plan_.column_values) {
     value.region = builder_.allocate_vmem(
         static_cast<std::uint64_t>(8 * plan_.reduction_along_rows()->registers));
@@ -542,6 +546,7 @@ void ElementwiseKernel::emit_groups(int first_level, int last_level, Index first
 void ElementwiseKernel::begin_level(int level) {
   emitter_.forget();
   for (const auto& value : plan_.row_values) emitter_.set_given(value.node, value.level < level);
+  for (const auto& value : plan_.tile_values) emitter_.set_given(value.node, value.level < level);
   level_ = level;
   give_column_values();
 }
@@ -744,6 +749,10 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
   }
   std::vector<std::deque<Merged>> merged(plan_.reductions.size());
   for (const Place& place : places) {
+    for (const ElementwisePlan::TileValue& value : plan_.tile_values) {
+      if (value.level != level) continue;
+      builder_.store(at(value.region, place.rows32), emitter_.vector(value.node, place));
+    }
     if (level == plan_.last_level) store_streams(place);
     for (std::size_t i = 0; i < merged.size(); ++i) {
       if (is_accumulated_at(plan_.reductions[i], level)) {

@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_tile_values.h"
 #include "workloads/compiler/kernels/elementwise/expression.h"
 #include "workloads/compiler/kernels/refusal.h"
 
@@ -82,6 +83,7 @@ class Planner {
     find_row_values();
     find_column_values();
     if (const auto refusal = find_outputs()) return *refusal;
+    if (!limits_.whole_arrays) plan_.tile_values = tile_values_of(graph_, plan_);
     repeat_large_tiles();
     choose_shape();
     find_needed_axes();
@@ -740,6 +742,7 @@ std::optional<Refusal> Planner::choose_block() {
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (wants_lines() && ElementwisePlan::is_in_lanes(output)) ++slots;
   }
+  stream_rows += 8 * plan_.lane_tiles * static_cast<std::int64_t>(plan_.tile_values.size());
   const std::int64_t per_row_tile = 2 * stream_rows * 512 + slots * kRegisterBytes;
   const std::int64_t room =
       static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;

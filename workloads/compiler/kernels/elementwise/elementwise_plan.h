@@ -86,6 +86,12 @@ struct ElementwisePlan {
     int level = -1;              ///< Pass behind which it is computed; -1: before the first.
     VmemRegion region;           ///< A register for each of the sums'.
   };
+  /// What several passes need of each tile: computed in the first of them, then kept.
+  struct TileValue {
+    int node = -1;
+    int level = 0;      ///< Pass that computes it.
+    VmemRegion region;  ///< A register for each tile of a block, as those of a stream of 32 bits.
+  };
   enum class OutputKind : std::uint8_t { kStream, kRows, kAccumulated };
   struct Output {
     int node = -1;
@@ -122,6 +128,7 @@ struct ElementwisePlan {
   std::vector<Reduction> reductions;
   std::vector<RowValue> row_values;
   std::vector<ColumnValue> column_values;
+  std::vector<TileValue> tile_values;
   std::vector<Output> outputs;
   bool flat = false;                     ///< Only streams and scalars: a row tile is any tile.
   std::int64_t row_tiles = 1;            ///< Of a part.
@@ -143,6 +150,7 @@ struct ElementwisePlan {
   int reduction_of(int node) const;  ///< Index; -1: none.
   const RowValue* row_value_of(int node) const;
   const ColumnValue* column_value_of(int node, bool is_reciprocal) const;
+  const TileValue* tile_value_of(int node) const;
   /// One whose results are used in the kernel; all have the same registers. None: null. Blocks have
   /// whole matrices where there is one.
   const Reduction* reduction_along_rows() const;

@@ -175,6 +175,9 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   if (const auto* value = plan_.row_value_of(id)) {
     return ExpressionValue::of(builder_.load(at(value->slots, place.slot_rows)));
   }
+  if (const auto* value = plan_.tile_value_of(id)) {
+    return ExpressionValue::of(builder_.load(at(value->region, place.rows32)));
+  }
   const Input& input = *plan_.input_of(id);
   const ElementType type = input.access.shape.type;
   if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));

@@ -105,9 +105,32 @@ class VectorWork {
       const InstructionId id = work.back();
       work.pop_back();
       if (!needed.insert(id).second) continue;
+      const bool comes_again = pass_.at(id) < pass && used_.count(id) == 0;
+      if (comes_again && cycles_below(id) >= kLeastKeptCycles * tiles(at(id).shape)) {
+        cycles += kKeptCycles * tiles(at(id).shape);
+        continue;
+      }
       cycles += cycles_at(id);
       for (InstructionId operand : at(id).operands) {
         if (pass_.count(operand) != 0 && used_.count(operand) == 0) work.push_back(operand);
+      }
+    }
+    return cycles;
+  }
+
+  /// Of the value and what it is made of.
+  double cycles_below(InstructionId id) const {
+    if (extent_text(at(id).shape) != draft_.extent) return 0;
+    double cycles = 0;
+    std::set<InstructionId> seen{id};
+    std::vector<InstructionId> work{id};
+    while (!work.empty()) {
+      const InstructionId next = work.back();
+      work.pop_back();
+      cycles += cycles_at(next);
+      for (InstructionId operand : at(next).operands) {
+        const bool is_made = pass_.count(operand) != 0 && used_.count(operand) == 0;
+        if (is_made && seen.insert(operand).second) work.push_back(operand);
       }
     }
     return cycles;

@@ -91,6 +91,7 @@ class LayoutSearch {
   bool is_stuck(InstructionId id) const;
   bool feeds_back(InstructionId reduce) const;
   double reduce_cost(InstructionId id);
+  double spread_cost(InstructionId broadcast);
   bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
@@ -411,6 +412,17 @@ bool LayoutSearch::feeds_back(InstructionId reduce) const {
   return false;
 }
 
+/// A number for each row comes from the lanes of its array.
+double LayoutSearch::spread_cost(InstructionId broadcast) {
+  const DimensionOrder& whole = order(broadcast);
+  const auto& places = at(broadcast).dimensions;
+  if (whole.size() < 2 || contains(places, whole.back()) ||
+      !contains(places, whole[whole.size() - 2])) {
+    return 0;
+  }
+  return kSpreadRowsCycles * double(shape(at(broadcast).operands[0]).element_count()) / 8;
+}
+
 /// Sums across lanes take longer than others, but one along the lanes alone shares a kernel with
 /// what needs its result.
 double LayoutSearch::reduce_cost(InstructionId id) {
@@ -421,8 +433,10 @@ double LayoutSearch::reduce_cost(InstructionId id) {
   const bool has_lanes = std::find(reduced.begin(), reduced.end(), whole.back()) != reduced.end();
   const double tiles = bytes(operand, whole) / (1024.0 * hlo::byte_size(shape(operand).type));
   const bool is_apart = feeds_back_.count(id) != 0 && (reduced.size() > 1 || !has_lanes);
-  return tiles * (has_lanes ? kLaneSumCycles : kSumCycles) + (is_apart ? kKernelCycles / 2 : 0) +
-         (sums_fit(id, whole) ? 0 : kTooLarge);
+  // Tiles of one sum are added to each other first.
+  const double sums = has_lanes ? double(shape(id).element_count()) / 8 : 0;
+  return tiles * kSumCycles + sums * (kLaneSumCycles + kRowsToLanesCycles) +
+         (is_apart ? kKernelCycles / 2 : 0) + (sums_fit(id, whole) ? 0 : kTooLarge);
 }
 
 /// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result where the
@@ -505,7 +519,7 @@ double LayoutSearch::relation_cost(InstructionId id) {
     case HloOpcode::kBroadcast: {
       const bool fits = same_order(shape(operand), order_of_part(order(id), instruction.dimensions),
                                    order(operand));
-      return fits ? 0 : copy_cost(operand);
+      return (fits ? 0 : copy_cost(operand)) + spread_cost(id);
     }
     default: {
       std::vector<std::int64_t> kept;
@@ -517,6 +531,16 @@ double LayoutSearch::relation_cost(InstructionId id) {
       return (fits ? 0 : copy_cost(id)) + reduce_cost(id);
     }
   }
+}
+
+/// Whether elements move along the lanes by other than whole tiles and go by another order for it.
+/// (Kernels read slices in place.)
+bool turns_lanes(const HloInstruction& instruction, const DimensionOrder& order) {
+  const std::int64_t lanes = order.back();
+  if (instruction.opcode == HloOpcode::kReverse) return contains(instruction.dimensions, lanes);
+  if (instruction.opcode != HloOpcode::kPad) return false;
+  const hlo::PaddingDimension& padding = instruction.padding[static_cast<std::size_t>(lanes)];
+  return padding.low % 128 != 0 || padding.interior != 0;
 }
 
 double LayoutSearch::cost_of(const std::set<int>& groups) {
@@ -531,6 +555,7 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
       const double size = bytes(id, group.order);
       const double tile = 1024.0 * hlo::byte_size(shape(id).type);
       cost += traffic * size / bytes_per_cycle_ + work * size / tile;
+      if (turns_lanes(at(id), group.order)) cost += copy_cost(id, group.order);
     }
     relations.insert(group.relations.begin(), group.relations.end());
   }
