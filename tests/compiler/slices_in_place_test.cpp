@@ -119,7 +119,9 @@ ENTRY main {
   zero = f32[] constant(0)
   rows = f32[3,1000] reduce(q, zero), dimensions={2}, to_apply=add
   lanes = f32[256] reduce(q, zero), dimensions={0,1}, to_apply=add
-  ROOT all = (f32[3,1000,256], f32[3,1000], f32[256]) tuple(q, rows, lanes)
+  w = f32[256,256] parameter(2)
+  d = f32[3,1000,256] dot(q, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  ROOT all = (f32[3,1000,256], f32[3,1000], f32[256], f32[3,1000,256]) tuple(q, rows, lanes, d)
 }
 )"),
             0U);

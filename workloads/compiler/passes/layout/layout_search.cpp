@@ -92,6 +92,7 @@ class LayoutSearch {
   bool feeds_back(InstructionId reduce) const;
   double reduce_cost(InstructionId id);
   double spread_cost(InstructionId broadcast);
+  double registers_of_sums(InstructionId reduce, const DimensionOrder& whole);
   bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
@@ -423,6 +424,18 @@ double LayoutSearch::spread_cost(InstructionId broadcast) {
   return kSpreadRowsCycles * double(shape(at(broadcast).operands[0]).element_count()) / 8;
 }
 
+/// Registers whose lanes are added up: each has the sums of eight rows, or of eight matrices.
+double LayoutSearch::registers_of_sums(InstructionId reduce, const DimensionOrder& whole) {
+  const auto& extents = shape(at(reduce).operands[0]).dimensions;
+  std::int64_t others = 1, rows = 1;
+  for (std::int64_t d : whole) {
+    if (contains(at(reduce).dimensions, d)) continue;
+    const bool is_row = whole.size() >= 2 && d == whole[whole.size() - 2];
+    (is_row ? rows : others) *= extents[static_cast<std::size_t>(d)];
+  }
+  return double(rows > 1 ? others * ceil_divide(rows, 8) : ceil_divide(others, 8));
+}
+
 /// Sums across lanes take longer than others, but one along the lanes alone shares a kernel with
 /// what needs its result.
 double LayoutSearch::reduce_cost(InstructionId id) {
@@ -434,7 +447,7 @@ double LayoutSearch::reduce_cost(InstructionId id) {
   const double tiles = bytes(operand, whole) / (1024.0 * hlo::byte_size(shape(operand).type));
   const bool is_apart = feeds_back_.count(id) != 0 && (reduced.size() > 1 || !has_lanes);
   // Tiles of one sum are added to each other first.
-  const double sums = has_lanes ? double(shape(id).element_count()) / 8 : 0;
+  const double sums = has_lanes ? registers_of_sums(id, whole) : 0;
   return tiles * kSumCycles + sums * (kLaneSumCycles + kRowsToLanesCycles) +
          (is_apart ? kKernelCycles / 2 : 0) + (sums_fit(id, whole) ? 0 : kTooLarge);
 }
