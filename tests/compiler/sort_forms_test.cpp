@@ -144,6 +144,9 @@ TEST(SortForms, SequencesOfSeveralLaneTilesGoThroughVmemInTurns) {
   check_hlo(plain("s32", {2000, 9}, 1, "LT"));
 }
 
+/// As a row of a matrix it would take 16 MiB, eight times its bytes.
+TEST(SortForms, AVectorOfHalfAMillionIsSorted) { check_hlo(plain("f32", {300000}, 0, "GT")); }
+
 TEST(SortForms, SeveralKeysInAnyOrderOfComparisons) {
   check_hlo(
       "HloModule s\norder {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"

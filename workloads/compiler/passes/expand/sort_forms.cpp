@@ -35,6 +35,9 @@ struct Arrangement {
   std::int64_t kept = 0;               ///< First elements that are wanted; 0: all.
 
   bool is_last() const { return columns != 1 || by_rank; }  ///< Dimension, on the way.
+  /// A single sequence in several columns: as a vector it has their elements already, as a row of a
+  /// matrix it would fill one of eight rows of its tiles.
+  bool is_vector() const { return sequences == 1 && columns != 1 && !by_rank; }
   /// The dimensions in the order in which a matrix has them.
   Extents permutation() const {
     Extents order;
@@ -186,10 +189,14 @@ Id Sorts::arranged(const Arrangement& lies, Id value) {
   const std::int64_t total = lies.rows * lies.columns;
   value = edit_.transpose(value, lies.permutation());
   if (!lies.is_last()) return edit_.reshape(value, {lies.length, lies.sequences});
+  if (lies.is_vector()) {
+    value = edit_.reshape(value, {lies.length});
+    if (total != lies.length) value = edit_.pad_high(value, {total - lies.length});
+    return edit_.reshape(value, {lies.rows, lies.columns});
+  }
   value = edit_.reshape(value, {lies.sequences, lies.length});
   if (lies.by_rank) return value;
   if (total != lies.length) value = edit_.pad_high(value, {0, total - lies.length});
-  if (lies.sequences == 1) return edit_.reshape(value, {lies.rows, lies.columns});
   value = edit_.reshape(value, {lies.sequences * lies.columns, lies.rows});
   return edit_.transpose(value, {1, 0});
 }
@@ -207,6 +214,11 @@ Id Sorts::back(const Arrangement& lies, Id matrix, std::int64_t count) {
       matrix = edit_.reshape(edit_.slice(matrix, {0, 0, 0}, {lies.sequences, 1, count}),
                              {lies.sequences, count});
     }
+  } else if (lies.is_vector()) {
+    matrix = edit_.reshape(edit_.transpose(matrix, {1, 0}), {lies.rows * lies.columns});
+    matrix = edit_.slice(matrix, {0}, {count});
+    return edit_.transpose(edit_.reshape(matrix, extents_at(first, permutation)),
+                           inverse(permutation));
   } else if (lies.columns != 1) {
     matrix = edit_.transpose(matrix, {1, 0});
     matrix = edit_.reshape(matrix, {lies.sequences, lies.rows * lies.columns});
