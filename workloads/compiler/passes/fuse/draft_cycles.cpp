@@ -40,8 +40,8 @@ bool is_between_rows_and_numbers(const HloInstruction& instruction, const Shape&
              : is_plain_reduce(instruction) && dimensions == std::vector{order[0]};
 }
 
-/// Registers of rows for which a kernel has one element each of an array: like those that it
-/// spreads over rows, or like sums along them.
+/// Eights of an array's elements where a kernel has one for each row: like those that it spreads
+/// over rows, or like sums along them.
 double eights_of_rows(const Computation& entry, const FusionDraft& draft, InstructionId array) {
   const std::string extent = extent_text(entry.at(array).shape);
   for (InstructionId id : draft.inside) {
@@ -139,9 +139,7 @@ class VectorWork {
   double cycles_at(InstructionId id) const {
     const HloInstruction& instruction = at(id);
     const Shape& shape = at(stepped_through(entry_, id)).shape;
-    if (extent_text(shape) != draft_.extent) {
-      return 0;
-    }
+    if (extent_text(shape) != draft_.extent) return 0;
     if (instruction.opcode != HloOpcode::kReduce)
       return tiles(shape) * vector_cycles(instruction.opcode);
     // Lane tiles are added to each other first.
