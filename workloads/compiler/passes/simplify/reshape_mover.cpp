@@ -237,10 +237,9 @@ void ReshapeMover::visit(InstructionId id) {
     return;
   }
   if (!hlo::is_elementwise(at(id).opcode) || at(id).shape.is_tuple()) return;
-  // Vectors of short elements are stored in words, which a reshape of short ones does not make.
-  const hlo::ElementType type = at(id).shape.type;
-  const bool is_short = type == hlo::ElementType::kBf16 || type == hlo::ElementType::kPred;
-  if (is_short && at(id).shape.rank() < 2) return;
+  // Vectors of bf16 are stored in words, which a reshape of packed ones does not make. (What
+  // selects by a mask goes where the mask does.)
+  if (at(id).shape.type == hlo::ElementType::kBf16 && at(id).shape.rank() < 2) return;
   const std::vector<InstructionId> operands = at(id).operands;
   const auto moved = std::find_if(operands.begin(), operands.end(),
                                   [this](InstructionId operand) { return before(operand) >= 0; });
