@@ -156,6 +156,29 @@ TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {
   }
 }
 
+/// A number of each image as a vector: its mask goes where what it selects goes.
+TEST(ReshapeMover, AMaskOfAVectorIsMadeOnTheProduct) {
+  GraphBuilder graph("masked");
+  const Extents vector{3};
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {3, 1, 1, 8}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 1}));
+  const Tensor value = graph.reshape(convolve(graph, x, w), vector);
+  const Tensor least = graph.broadcast(graph.constant(ElementType::kF32, 0.25), vector, {});
+  const Tensor mask = graph.compare(value, least, hlo::ComparisonDirection::kGt);
+  const Tensor kept = graph.select(mask, value, least);
+  const Module module = graph.finish(graph.tuple({kept}), {x, w});
+  const Module after = passed(module);
+  std::size_t on_products = 0, on_vectors = 0;
+  for (const HloInstruction& each : after.entry_computation().instructions) {
+    if (!hlo::is_elementwise(each.opcode)) continue;
+    on_products += each.shape.dimensions == Extents{3, 1, 1, 1};
+    on_vectors += each.shape.dimensions == vector;
+  }
+  EXPECT_EQ(on_products, 2U);
+  EXPECT_EQ(on_vectors, 0U);
+  expect_values_kept(case_of(module, 5), compiler::move_reshapes);
+}
+
 /// 2^64 ways from the last square to the parameter, none from a dot.
 TEST(ReshapeMover, AValueWithManyWaysIsWalkedOnce) {
   GraphBuilder graph("squares");
