@@ -1,19 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <ctime>
 #include <map>
 #include <random>
 
 #include "sim/base/error.h"
 #include "tests/compiler/pass_check.h"
 #include "workloads/compiler/ir/array_layout.h"
-#include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
-#include "workloads/compiler/passes/layout/copies.h"
 #include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/compiler/passes/memory/hbm_plan.h"
 #include "workloads/compiler/passes/memory/storage.h"

@@ -728,6 +728,20 @@ std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled) 
 
 namespace {
 
+/// A copy of the value that lies otherwise.
+InstructionId append_relayout(Computation& entry, InstructionId value, hlo::Layout layout) {
+  const HloInstruction& operand = entry.at(value);
+  HloInstruction copy;
+  copy.opcode = HloOpcode::kCopy;
+  copy.name = operand.name + ".relayout." + std::to_string(entry.instructions.size());
+  copy.shape = operand.shape;
+  copy.shape.layout = std::move(layout);
+  copy.operands = {value};
+  copy.metadata = operand.metadata;
+  return append(entry, std::move(copy));
+}
+
+/// Parameters that another module lays out take its layouts; what this one would have is a copy.
 void copy_given_parameters(ScheduledModule& scheduled) {
   Computation& entry = scheduled.module.entry_computation();
   const std::vector<InstructionId> parameters = entry.parameters();
@@ -737,13 +751,9 @@ void copy_given_parameters(ScheduledModule& scheduled) {
     const hlo::Layout& given = scheduled.given_layouts[i];
     if (parameter.shape.rank() < 2) continue;
     if (parameter.shape.layout.minor_to_major == given.minor_to_major) continue;
-    HloInstruction copy;
-    copy.opcode = HloOpcode::kCopy;
-    copy.name = parameter.name + ".relayout." + std::to_string(entry.instructions.size());
-    copy.shape = parameter.shape;
-    copy.operands = {parameter.id};
+    hlo::Layout chosen = parameter.shape.layout;
     parameter.shape.layout = tiled_layout(parameter.shape.type, given.minor_to_major);
-    const InstructionId made = append(entry, std::move(copy));
+    const InstructionId made = append_relayout(entry, parameters[i], std::move(chosen));
     for (HloInstruction& user : entry.instructions) {
       if (user.id == made) continue;
       std::replace(user.operands.begin(), user.operands.end(), parameters[i], made);
@@ -773,14 +783,7 @@ void copy_region_operands(ScheduledModule& scheduled) {
         operand.shape.layout = tiled_layout(operand.shape.type, wanted[k].minor_to_major);
         continue;
       }
-      HloInstruction copy;
-      copy.opcode = HloOpcode::kCopy;
-      copy.name = operand.name + ".relayout." + std::to_string(entry.instructions.size());
-      copy.shape = operand.shape;
-      copy.shape.layout = wanted[k];
-      copy.operands = {operand.id};
-      copy.metadata = operand.metadata;
-      const InstructionId made = append(entry, std::move(copy));
+      const InstructionId made = append_relayout(entry, operand.id, wanted[k]);
       entry.instructions[i].operands[k] = made;
     }
   }
