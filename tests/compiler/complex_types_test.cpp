@@ -116,6 +116,31 @@ TEST(ComplexTypes, TransformsAreThoseOfTheirDefinition) {
   }
 }
 
+/// Of 2, 3, 5, 7, 11, 13 or 16 pieces, and pieces of pieces.
+TEST(ComplexTypes, LongTransformsMeetAcrossPieces) {
+  for (const std::size_t n : {514U, 768U, 1155U, 1430U, 2304U, 4608U}) {
+    const std::size_t kept = n / 2 + 1;
+    const std::string shape = shape_text("c64", 1, n), half_shape = shape_text("c64", 1, kept);
+    const std::string real_shape = shape_text("f32", 1, n);
+    const Numbers x = random_numbers(n, static_cast<unsigned>(n)), real = real_parts(x);
+    for (const bool is_inverse : {false, true}) {
+      const Numbers found =
+          results_of(transform_of(is_inverse ? "IFFT" : "FFT", shape, shape, n), {x}).at(0);
+      EXPECT_LT(error_of(found, transform(x, 1, is_inverse)), 1e-6) << n << " " << is_inverse;
+    }
+    Numbers half = transform(real, 1, false);
+    half.resize(kept);
+    EXPECT_LT(
+        error_of(results_of(transform_of("RFFT", real_shape, half_shape, n), {real}).at(0), half),
+        1e-6)
+        << n;
+    EXPECT_LT(
+        error_of(results_of(transform_of("IRFFT", half_shape, real_shape, n), {half}).at(0), real),
+        1e-6)
+        << n;
+  }
+}
+
 TEST(ComplexTypes, ALongPrimeIsAConvolution) {
   const std::size_t n = 2053;
   const std::string shape = shape_text("c64", 1, n);

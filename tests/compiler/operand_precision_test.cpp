@@ -108,7 +108,7 @@ TEST(OperandPrecision, ShortProductsAreOne) {
             ",8] parameter(1)\n  ROOT r = f32[2000,8] dot(a, b), lhs_contracting_dims={1}, "
             "rhs_contracting_dims={0}, operand_precision={" +
             precision + "," + precision + "}\n}\n");
-    compiler::rewrite_precise_products(module);
+    compiler::rewrite_precise_products(module, compiler::Target{});
     const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
     return std::count_if(all.begin(), all.end(),
                          [](const auto& each) { return each.opcode == hlo::HloOpcode::kDot; });
@@ -117,6 +117,29 @@ TEST(OperandPrecision, ShortProductsAreOne) {
   EXPECT_EQ(dots(65, "highest"), 6);
   EXPECT_EQ(dots(42, "high"), 1);
   EXPECT_EQ(dots(43, "high"), 3);
+}
+
+/// Of 128 contracted elements six sums of 256 columns would pass the HBM twice each; of 1024 the
+/// operands' parts would.
+TEST(OperandPrecision, ProductsWhoseSumsWouldWaitForTheMemoryAreOne) {
+  const auto dots = [](int rows, int terms, int columns) {
+    const std::string m = std::to_string(rows), k = std::to_string(terms),
+                      n = std::to_string(columns);
+    hlo::Module module = hlo::read_hlo_text(
+        "p.hlo", "HloModule d\nENTRY main {\n  a = f32[" + m + "," + k +
+                     "] parameter(0)\n  b = f32[" + k + "," + n +
+                     "] parameter(1)\n  ROOT r = f32[" + m + "," + n +
+                     "] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+                     "operand_precision={highest,highest}\n}\n");
+    compiler::rewrite_precise_products(module, compiler::Target{});
+    const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+    return std::count_if(all.begin(), all.end(),
+                         [](const auto& each) { return each.opcode == hlo::HloOpcode::kDot; });
+  };
+  EXPECT_EQ(dots(3456, 128, 256), 1);
+  EXPECT_EQ(dots(3456, 100, 256), 6);
+  EXPECT_EQ(dots(288, 1024, 1024), 6);
+  EXPECT_EQ(dots(2048, 2048, 2048), 6);
 }
 
 /// What the vector unit computes in f32 is not the largest of several products: neither a depthwise

@@ -121,5 +121,43 @@ ENTRY main {
 )");
 }
 
+/// Of the outermost dimension alone no part fits.
+TEST(SlicedKernels, PartsAreOfSeveralDimensionsTogether) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  x = f32[2,5,3,8,2,16] parameter(0)
+  y = f32[2,5,3,3,2,16] parameter(1)
+  xb = f32[2,5,3,8,3,2,16] broadcast(x), dimensions={0,1,2,3,5,6}
+  yb = f32[2,5,3,8,3,2,16] broadcast(y), dimensions={0,1,2,4,5,6}
+  z = f32[2,5,3,8,3,2,16] multiply(xb, yb)
+  zero = f32[] constant(0)
+  ROOT s = f32[2,5,3,8,3] reduce(z, zero), dimensions={5,6}, to_apply=add
+}
+)");
+}
+
+/// The one that is reduced is outermost and has no parts.
+TEST(SlicedKernels, ADimensionThatIsReducedIsNotTheOneOfTheParts) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  at = s32[2,16] parameter(0)
+  x = f32[3,9,100] parameter(1)
+  y = f32[3,9,100] parameter(2)
+  i = s32[3,2,9,16,100] iota(), iota_dimension=0
+  ab = s32[3,2,9,16,100] broadcast(at), dimensions={1,3}
+  is = pred[3,2,9,16,100] compare(i, ab), direction=EQ
+  zero = f32[] constant(0)
+  zeros = f32[3,2,9,16,100] broadcast(zero), dimensions={}
+  xb = f32[3,2,9,16,100] broadcast(x), dimensions={0,2,4}
+  xs = f32[3,2,9,16,100] select(is, xb, zeros)
+  s = f32[2,9,16,100] reduce(xs, zero), dimensions={0}, to_apply=add
+  yb = f32[3,2,9,16,100] broadcast(y), dimensions={0,2,4}
+  ys = f32[3,2,9,16,100] select(is, yb, zeros)
+  t = f32[2,9,16,100] reduce(ys, zero), dimensions={0}, to_apply=add
+  ROOT all = (f32[2,9,16,100], f32[2,9,16,100]) tuple(s, t)
+}
+)");
+}
+
 }  // namespace
 }  // namespace tpu::test::sliced_kernels_test

@@ -337,7 +337,7 @@ std::vector<Pass> rewriting_rows() {
       row("rewrite_integer_dots", with_refusals<rewrite_integer_dots>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
           {"rewrite_precise_products", "drop_unit_dimensions"}),
-      row("rewrite_precise_products", on_module<rewrite_precise_products>),
+      row("rewrite_precise_products", with_target<rewrite_precise_products>),
       row("rewrite_scans", run_rewrite_scans, {}, {"rewrite_windows"}),
       row("rewrite_sorts", with_target<rewrite_sorts>, {}, {"rewrite_reductions"}),
       row("rewrite_reductions", with_refusals<rewrite_reductions>, {}, {"rewrite_indexed_access"}),

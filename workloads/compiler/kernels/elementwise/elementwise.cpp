@@ -7,10 +7,34 @@
 
 namespace tpu::compiler {
 
+namespace {
+
+/// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
+/// smaller parts: axes joined, or another one outermost.
+ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_count,
+                             const Target& target) {
+  const auto fits = [&](const ExpressionGraph& form) {
+    return static_cast<bool>(find_elementwise_plan(form, operand_count, target));
+  };
+  if (fits(graph)) return graph;
+  for (int axis = 0; !graph.space().linear && axis < graph.space().row_axis(); ++axis) {
+    ExpressionGraph form = graph;
+    if (axis > 0 && !form.move_outermost(axis)) continue;
+    if (axis > 0 && fits(form)) return form;
+    while (form.join_outermost_axes()) {
+      if (fits(form)) return form;
+    }
+  }
+  return graph;
+}
+
+}  // namespace
+
 LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Computation fused = computation_of(module, computation, instruction);
-  const ExpressionGraph graph(module, fused, instruction.name);
+  const ExpressionGraph graph = fitting_form(ExpressionGraph(module, fused, instruction.name),
+                                             instruction.operands.size(), target);
   // Expressions that need more registers than there are get less code that overlaps.
   PlanLimits limits;
   for (bool may_spill = false;;) {

@@ -26,7 +26,7 @@ std::uint64_t rows_of_array(const hlo::Shape& shape) {
 ElementwiseKernel::ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph,
                                      std::size_t operand_count, const PlanLimits& limits)
     : graph_(graph),
-      plan_(make_elementwise_plan(graph, operand_count, builder.target(), limits)),
+      plan_(find_elementwise_plan(graph, operand_count, builder.target(), limits).value()),
       space_(plan_.space),
       operand_count_(static_cast<int>(operand_count)),
       builder_(builder),

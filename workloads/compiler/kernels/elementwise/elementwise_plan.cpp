@@ -11,7 +11,6 @@
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_tile_values.h"
 #include "workloads/compiler/kernels/elementwise/expression.h"
-#include "workloads/compiler/kernels/refusal.h"
 
 namespace tpu::compiler {
 
@@ -966,8 +965,9 @@ std::optional<ElementwisePlan> in_parts(const ElementwisePlan& whole, const Expr
 
 }  // namespace
 
-ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
-                                      const Target& target, const PlanLimits& limits) {
+OrRefusal<ElementwisePlan> find_elementwise_plan(const ExpressionGraph& graph,
+                                                 std::size_t operand_count, const Target& target,
+                                                 const PlanLimits& limits) {
   const int axis = Planner::outermost_axis(graph.space());
   const std::int64_t extent =
       axis == kNoAxis ? 1 : graph.space().extents[static_cast<std::size_t>(axis)];
@@ -977,7 +977,7 @@ ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t 
       return *std::move(plan);
     }
   }
-  if (whole || limits.whole_arrays) return std::move(whole).value();
+  if (whole || limits.whole_arrays) return whole;
   // The largest part that fits, twice if it does; arrays that stream again; else what is said of
   // the whole.
   for (const std::int64_t buffers : {2, 1}) {
@@ -985,13 +985,12 @@ ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t 
       if (extent % part != 0) continue;
       OrRefusal<ElementwisePlan> of_part =
           Planner(graph, operand_count, target, limits, part, buffers).run();
-      if (of_part) return std::move(of_part).value();
+      if (of_part) return of_part;
     }
   }
   OrRefusal<ElementwisePlan> again =
       Planner(graph, operand_count, target, limits, 0).repeat_matrices().run();
-  if (again) return std::move(again).value();
-  return std::move(whole).value();
+  return again ? again : whole;
 }
 
 }  // namespace tpu::compiler

@@ -9,6 +9,7 @@
 #include "workloads/compiler/codegen/values.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_leaf.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
+#include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
@@ -202,8 +203,9 @@ struct PlanLimits {
   bool reduce(std::optional<PassKind> crowded);
 };
 
-/// Makes the plan; regions are not allocated yet. Throws WorkloadError for what does not fit.
-ElementwisePlan make_elementwise_plan(const ExpressionGraph& graph, std::size_t operand_count,
-                                      const Target& target, const PlanLimits& limits = {});
+/// Makes the plan, or says what does not fit; regions are not allocated yet.
+OrRefusal<ElementwisePlan> find_elementwise_plan(const ExpressionGraph& graph,
+                                                 std::size_t operand_count, const Target& target,
+                                                 const PlanLimits& limits = {});
 
 }  // namespace tpu::compiler

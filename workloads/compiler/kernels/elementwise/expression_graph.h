@@ -84,6 +84,12 @@ class ExpressionGraph {
   const std::string& kernel_name() const { return kernel_name_; }
   /// True when the value has an element of its own at each point of the space.
   bool is_full(const ExpressionNode& node) const;
+  /// The same with the two outermost axes longer than 1 as one; false, and unchanged, where an
+  /// array has one of them alone, or not both one after the other above its tiles.
+  bool join_outermost_axes();
+  /// The same with another axis above the rows outermost; false, and unchanged, where an array
+  /// covers the space, whose order is its own.
+  bool move_outermost(int axis);
   /// Nodes below `id` (itself included), operands first; does not go beyond reductions.
   std::vector<int> below(const std::vector<int>& ids) const;
 
@@ -104,6 +110,8 @@ class ExpressionGraph {
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
   int add(ExpressionNode node);
+  bool joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer, int inner) const;
+  void renumber(const std::vector<int>& numbers);
   std::vector<int> unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
                                      const std::vector<int>& axes) const;
   [[noreturn]] void refuse(const hlo::HloInstruction& instruction, const std::string& why) const;

@@ -64,7 +64,8 @@ std::size_t parts_asked(const std::string& attributes) {
 
 class PreciseProducts {
  public:
-  explicit PreciseProducts(hlo::Module& module) : module_(module), edit_(module) {}
+  PreciseProducts(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {}
 
   void run() {
     const std::size_t count = module_.entry_computation().instructions.size();
@@ -145,7 +146,8 @@ class PreciseProducts {
   };
 
   /// A dot whose kernels would take their latency rather than the time of the MXUs, or leave so
-  /// many rows of the arrays empty that one product takes half of the passes at most.
+  /// many rows of the arrays empty that one product takes half of the passes at most; or whose sums
+  /// on their way to and from the HBM would take longer than its operands' parts side by side.
   bool is_for_one_product(const HloInstruction& product, const Pairs& pairs) const {
     if (product.opcode != HloOpcode::kDot || product.dot->lhs_contracting.empty()) return false;
     std::int64_t bytes = 0, terms = 1;
@@ -155,7 +157,34 @@ class PreciseProducts {
     }
     const auto passes = [](std::int64_t rows) { return ceil_divide(rows, kArrayRows); };
     const bool is_short = 2 * passes(pairs.count() * terms) <= pairs.count() * passes(terms);
-    return pairs.count() > 1 && (is_short || bytes * pairs.count() <= kMostJoinedBytes);
+    return pairs.count() > 1 && (is_short || bytes * pairs.count() <= kMostJoinedBytes ||
+                                 is_bound_by_sums(product, pairs.count(), terms));
+  }
+
+  /// The parts of one operand lie side by side in whole rows of lanes; each is read and written
+  /// twice. A constant's lie so from the beginning.
+  bool is_bound_by_sums(const HloInstruction& product, std::int64_t products,
+                        std::int64_t terms) const {
+    if (terms % kArrayRows != 0) return false;
+    const auto elements = [](const hlo::Shape& shape) {
+      return static_cast<double>(shape.padded_bytes()) / hlo::byte_size(shape.type);
+    };
+    const auto count = static_cast<double>(products), contracted = static_cast<double>(terms);
+    const double result = elements(product.shape);
+    double given = 0, moved = 0;
+    for (const Id operand : product.operands) {
+      const double bytes = 2 * elements(edit_.shape(operand));
+      const HloInstruction& array = module_.entry_computation().at(operand);
+      given += bytes;
+      moved += array.opcode == HloOpcode::kConstant ? 0 : bytes;
+    }
+    const double rate = target_.hbm_bytes_per_cycle;
+    const double passes =
+        result * contracted / (target_.mxu_rows * target_.mxu_columns) / target_.mxu_count;
+    const double apart = count * std::max(passes, (given + 8 * result) / rate);
+    const double together =
+        std::max(count * passes, (count * given + 4 * result) / rate) + 2 * count * moved / rate;
+    return together < apart;
   }
 
   /// All products as one: their parts stand one behind the other along a contracted dimension, the
@@ -218,6 +247,7 @@ class PreciseProducts {
   }
 
   hlo::Module& module_;
+  const Target& target_;
   GraphEditor edit_;
 };
 
@@ -227,6 +257,8 @@ bool asks_for_precision(const HloInstruction& product) {
   return parts_asked(product.raw_attributes) > 1;
 }
 
-void rewrite_precise_products(hlo::Module& module) { PreciseProducts(module).run(); }
+void rewrite_precise_products(hlo::Module& module, const Target& target) {
+  PreciseProducts(module, target).run();
+}
 
 }  // namespace tpu::compiler
