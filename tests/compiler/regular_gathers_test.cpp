@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <string>
+#include <utility>
 
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -104,6 +106,67 @@ ENTRY main {
 }
 )"),
             0U);
+}
+
+/// Indices [count, length]: those of frame i from 2 + hop * i on.
+std::string frames_text(int count, int length, int hop) {
+  const std::string i = std::to_string(count), j = std::to_string(length);
+  const std::string shape = "s32[" + i + "," + j + "]";
+  return "  rows = " + shape + " iota(), iota_dimension=0\n  hop = s32[] constant(" +
+         std::to_string(hop) + ")\n  hops = " + shape +
+         " broadcast(hop), dimensions={}\n  begins = " + shape +
+         " multiply(rows, hops)\n  columns = " + shape +
+         " iota(), iota_dimension=1\n  first = s32[] constant(2)\n  firsts = " + shape +
+         " broadcast(first), dimensions={}\n  places = " + shape +
+         " add(begins, columns)\n  moved = " + shape + " add(places, firsts)\n  indices = s32[" +
+         i + "," + j + ",1] reshape(moved)\n";
+}
+
+/// Frames that overlap by a part of their length, by all but one, and with gaps between.
+TEST(RegularGathers, FramesOfASignalArePartsSideBySide) {
+  for (const auto& [length, hop] : {std::pair{8, 3}, std::pair{4, 1}, std::pair{3, 5}}) {
+    const std::string j = std::to_string(length);
+    EXPECT_EQ(left_of("HloModule m\nENTRY main {\n  x = f32[3,107,2] parameter(0)\n" +
+                      frames_text(20, length, hop) + "  ROOT y = f32[3,20," + j +
+                      ",2] gather(x, indices), offset_dims={0,3}, collapsed_slice_dims={1}, "
+                      "start_index_map={1}, index_vector_dim=2, slice_sizes={3,1,2}\n}\n"),
+              0U);
+    EXPECT_EQ(
+        left_of("HloModule m\nadd { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] "
+                "add(a, b) }\nENTRY main {\n  x = f32[3,107,2] parameter(0)\n  g = f32[3,20," +
+                j + ",2] parameter(1)\n" + frames_text(20, length, hop) +
+                "  ROOT y = f32[3,107,2] scatter(x, indices, g), update_window_dims={0,3}, "
+                "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=2, "
+                "to_apply=add\n}\n"),
+        0U);
+  }
+}
+
+/// The last frame ends before the parts that it is made of would, behind the array.
+TEST(RegularGathers, AFrameMayEndWithTheArray) {
+  EXPECT_EQ(
+      left_of("HloModule m\nENTRY main {\n  x = f32[3,65] parameter(0)\n" + frames_text(20, 6, 3) +
+              "  ROOT y = f32[20,6,3] gather(x, indices), offset_dims={2}, "
+              "collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=2, "
+              "slice_sizes={3,1}\n}\n"),
+      0U);
+  EXPECT_EQ(
+      left_of("HloModule m\nENTRY main {\n  x = f32[63,3] parameter(0)\n" + frames_text(20, 4, 3) +
+              "  ROOT y = f32[20,4,3] gather(x, indices), offset_dims={2}, "
+              "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, "
+              "slice_sizes={1,3}\n}\n"),
+      0U);
+}
+
+TEST(RegularGathers, FramesAtUnequalDistancesStay) {
+  EXPECT_EQ(
+      left_of("HloModule m\nENTRY main {\n  x = f32[3,107] parameter(0)\n" + frames_text(20, 4, 3) +
+              "  squares = s32[20,4,1] multiply(indices, indices)\n  bound = s32[] constant(100)\n"
+              "  bounds = s32[20,4,1] broadcast(bound), dimensions={}\n  inside = s32[20,4,1] "
+              "remainder(squares, bounds)\n  ROOT y = f32[3,20,4] gather(x, inside), "
+              "offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+              "index_vector_dim=2, slice_sizes={3,1}\n}\n"),
+      1U);
 }
 
 TEST(RegularGathers, IndicesOutsideAndIndicesThatDataDecideStay) {

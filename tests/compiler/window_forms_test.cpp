@@ -229,6 +229,23 @@ TEST(WindowForms, TheGradientOfALargeWindowChoosesInTwoSteps) {
   }
 }
 
+/// Rows of windows of 32 rows, and those of the next ones, are more than VMEM has.
+TEST(WindowForms, ALargeWindowIsReducedInTwoSteps) {
+  EXPECT_EQ(count(check(R"(
+  x = f32[8,64,64,3] parameter(0)
+  ROOT s = f32[8,2,2,3] reduce-window(x, low), window={size=1x32x32x1 stride=1x32x32x1}, to_apply=max
+)"),
+                  kPooling),
+            2U);
+  EXPECT_EQ(count(check(R"(
+  x = bf16[8,63,70,3] parameter(0)
+  y = f32[8,63,70,3] convert(x)
+  ROOT s = f32[8,3,13,3] reduce-window(y, zero), window={size=1x36x30x1 stride=1x32x4x1 pad=0_0x20_20x0_10x0_0}, to_apply=add
+)"),
+                  kPooling),
+            2U);
+}
+
 TEST(WindowForms, AWindowOverEverythingIsAReduction) {
   for (const std::string window : {"size=1x9x9x1", "size=1x12x9x1 pad=0_0x2_1x0_0x0_0"}) {
     for (const std::string reducer : {"zero), window={", "low), window={"}) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -23,8 +24,9 @@ using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 using Numbers = std::optional<std::vector<double>>;
 
-constexpr std::int64_t kMostIndices = 8192;
+constexpr std::int64_t kMostIndices = 1 << 17;
 constexpr std::size_t kMostTablePieces = 16;
+constexpr std::int64_t kMostFrameParts = 16;
 
 /// Values of small arrays that depend on no parameter, in row-major order.
 class KnownValues {
@@ -178,6 +180,43 @@ TablePiece piece_from(const std::vector<std::int64_t>& indices, std::size_t begi
   }
 }
 
+/// Frames: of `count` the i-th has the `length` indices from first + hop * i on.
+struct Frames {
+  std::int64_t first = 0, hop = 1, count = 1, length = 1;
+  /// Each is so many parts as long as the hop, the last one maybe cut.
+  std::int64_t parts() const { return ceil_divide(length, hop); }
+  /// Parts from the first index to the end of the last frame.
+  std::int64_t all_parts() const { return count + parts() - 1; }
+};
+
+/// None: they are no frames that overlap or leave gaps, or of too many parts.
+std::optional<Frames> frames_of(const std::vector<std::int64_t>& indices) {
+  const auto total = static_cast<std::int64_t>(indices.size());
+  Frames frames;
+  frames.first = indices[0];
+  const auto at = [&](std::int64_t i) { return indices[static_cast<std::size_t>(i)]; };
+  while (frames.length < total && at(frames.length) == frames.first + frames.length) {
+    ++frames.length;
+  }
+  if (frames.length == total || frames.length == 1 || total % frames.length != 0) {
+    return std::nullopt;
+  }
+  frames.count = total / frames.length;
+  frames.hop = at(frames.length) - frames.first;
+  if (frames.hop < 1 || frames.parts() > kMostFrameParts) return std::nullopt;
+  for (std::int64_t i = 0; i < total; ++i) {
+    const std::int64_t frame = i / frames.length;
+    if (at(i) != frames.first + frames.hop * frame + i % frames.length) return std::nullopt;
+  }
+  return frames;
+}
+
+/// What is known of the indices of a gather or scatter along one dimension.
+struct RegularIndices {
+  std::vector<TablePiece> pieces;
+  std::optional<Frames> frames;  ///< In place of pieces.
+};
+
 /// A part of an array whose place the program states.
 struct Window {
   Extents starts, sizes;
@@ -218,9 +257,12 @@ class RegularGathers {
   Id joined(Id array, Id update, std::int64_t dimension, const Window& window);
   Id padded(Id update, const Extents& extents, const Window& window, double fill);
   Id is_inside(const Extents& extents, const Window& window);
-  std::optional<std::vector<TablePiece>> pieces_of(const HloInstruction& instruction,
-                                                   const hlo::Shape& rows);
+  Extents with_joined_indices(const HloInstruction& instruction, const Extents& rows) const;
+  std::optional<RegularIndices> regular_indices(const HloInstruction& instruction,
+                                                const Extents& rows);
   std::int64_t place_of_indices(const HloInstruction& instruction, std::int64_t rank) const;
+  Id framed(Id array, std::int64_t dimension, const Frames& frames);
+  Id unframed(Id updates, std::int64_t dimension, const Frames& frames, std::int64_t extent);
   Id gathered(Id array, std::int64_t dimension, const TablePiece& piece);
   Id scattered(Id updates, std::int64_t dimension, const TablePiece& piece, std::int64_t extent);
   Id moved(Id value, std::int64_t from, std::int64_t to);
@@ -230,27 +272,43 @@ class RegularGathers {
   KnownValues known_;
 };
 
-/// The pieces of a gather or scatter of whole slices along one dimension; none for others. `rows`:
-/// shape of what is gathered, or of the updates.
-std::optional<std::vector<TablePiece>> RegularGathers::pieces_of(const HloInstruction& instruction,
-                                                                 const hlo::Shape& rows) {
+/// Extents of what is gathered, or of updates, with all dimensions of the indices as one; none:
+/// they do not follow each other.
+Extents RegularGathers::with_joined_indices(const HloInstruction& instruction,
+                                            const Extents& rows) const {
+  const auto rank = static_cast<std::int64_t>(rows.size());
+  const std::int64_t indices =
+      rank - static_cast<std::int64_t>(instruction.gather->offset_dims.size());
+  const std::int64_t first = place_of_indices(instruction, rank);
+  if (indices < 1 || first + indices > rank) return {};
+  const Extents& offsets = instruction.gather->offset_dims;
+  Extents joined = rows;
+  for (std::int64_t d = first + 1; d < first + indices; ++d) {
+    if (std::find(offsets.begin(), offsets.end(), d) != offsets.end()) return {};
+    joined[static_cast<std::size_t>(first)] *= rows[static_cast<std::size_t>(d)];
+  }
+  joined.erase(joined.begin() + first + 1, joined.begin() + first + indices);
+  return joined;
+}
+
+/// The order of the indices of a gather or scatter of whole slices along one dimension; none for
+/// others. `rows`: extents of what is gathered, or of the updates, with joined indices.
+std::optional<RegularIndices> RegularGathers::regular_indices(const HloInstruction& instruction,
+                                                              const Extents& rows) {
   const hlo::GatherDimensions& dims = instruction.gather;
   const Extents array = edit_.dimensions(instruction.operands[0]);
   const hlo::Shape index_shape = edit_.shape(instruction.operands[1]);
   if (dims.start_index_map.size() != 1 || dims.collapsed_slice_dims != dims.start_index_map ||
-      rows.rank() != static_cast<std::int64_t>(array.size()) ||
-      dims.offset_dims.size() + 1 != array.size()) {
+      rows.size() != array.size() || dims.offset_dims.size() + 1 != array.size() ||
+      index_shape.element_count() == 0) {
     return std::nullopt;
   }
-  Extents slice;
-  for (std::int64_t d : dims.offset_dims) {
-    slice.push_back(rows.dimensions[static_cast<std::size_t>(d)]);
-  }
   const std::int64_t dimension = dims.start_index_map[0];
-  slice.insert(slice.begin() + dimension, 1);
-  Extents whole = array;
-  whole[static_cast<std::size_t>(dimension)] = 1;
-  if (slice != whole || index_shape.element_count() == 0) return std::nullopt;
+  Extents slice = rows, whole = array;
+  slice.erase(slice.begin() +
+              place_of_indices(instruction, static_cast<std::int64_t>(rows.size())));
+  whole.erase(whole.begin() + dimension);
+  if (slice != whole) return std::nullopt;
   const Numbers& numbers = known_.of(instruction.operands[1]);
   if (!numbers) return std::nullopt;
   std::vector<std::int64_t> indices;
@@ -260,13 +318,17 @@ std::optional<std::vector<TablePiece>> RegularGathers::pieces_of(const HloInstru
     }
     indices.push_back(static_cast<std::int64_t>(number));
   }
-  std::vector<TablePiece> pieces;
+  RegularIndices found;
   for (std::size_t at = 0; at < indices.size();
-       at += static_cast<std::size_t>(pieces.back().indices())) {
-    if (pieces.size() == kMostTablePieces) return std::nullopt;
-    pieces.push_back(piece_from(indices, at));
+       at += static_cast<std::size_t>(found.pieces.back().indices())) {
+    if (found.pieces.size() == kMostTablePieces) {
+      found.frames = frames_of(indices);
+      if (!found.frames) return std::nullopt;
+      return found;
+    }
+    found.pieces.push_back(piece_from(indices, at));
   }
-  return pieces;
+  return found;
 }
 
 /// Which dimension of what is gathered, or of updates, counts the indices.
@@ -321,20 +383,78 @@ Id RegularGathers::scattered(Id updates, std::int64_t d, const TablePiece& piece
   return edit_.pad(value, padding);
 }
 
+/// The array cut into parts as long as the hop; frames are as many parts one after the other.
+Id RegularGathers::framed(Id array, std::int64_t d, const Frames& frames) {
+  const auto at = static_cast<std::size_t>(d);
+  Extents extents = edit_.dimensions(array);
+  const std::int64_t length = frames.all_parts() * frames.hop;
+  const std::int64_t there = std::min(length, extents[at] - frames.first);
+  Id value = edit_.take(array, d, frames.first, there, 1);
+  Extents missing(extents.size(), 0);
+  missing[at] = length - there;
+  value = edit_.pad_high(value, missing);
+  extents[at] = frames.all_parts();
+  extents.insert(extents.begin() + d + 1, frames.hop);
+  value = edit_.reshape(value, extents);
+  std::vector<Id> parts;
+  for (std::int64_t i = 0; i < frames.parts(); ++i) {
+    const std::int64_t width = std::min(frames.hop, frames.length - i * frames.hop);
+    parts.push_back(edit_.take(edit_.take(value, d, i, frames.count, 1), d + 1, 0, width, 1));
+  }
+  value = edit_.concatenate(parts, d + 1);
+  extents.erase(extents.begin() + d + 1);
+  extents[at] = frames.count * frames.length;
+  return edit_.reshape(value, extents);
+}
+
+/// The sum of frames where they lie in an array of `extent`, zeros elsewhere, in f32.
+Id RegularGathers::unframed(Id updates, std::int64_t d, const Frames& frames, std::int64_t extent) {
+  const auto at = static_cast<std::size_t>(d);
+  Extents extents = edit_.dimensions(updates);
+  extents[at] = frames.count;
+  extents.insert(extents.begin() + d + 1, frames.length);
+  const Id rows = edit_.reshape(edit_.convert(updates, ElementType::kF32), extents);
+  Id sum = -1;
+  for (std::int64_t i = 0; i < frames.parts(); ++i) {
+    const std::int64_t width = std::min(frames.hop, frames.length - i * frames.hop);
+    std::vector<hlo::PaddingDimension> around(extents.size());
+    around[at] = {i, frames.parts() - 1 - i, 0};
+    around[at + 1] = {0, frames.hop - width, 0};
+    const Id part = edit_.pad(edit_.take(rows, d + 1, i * frames.hop, width, 1), around);
+    sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
+  }
+  extents.erase(extents.begin() + d + 1);
+  const std::int64_t length = frames.all_parts() * frames.hop;
+  extents[at] = length;
+  const std::int64_t there = std::min(length, extent - frames.first);
+  const Id value = edit_.take(edit_.reshape(sum, extents), d, 0, there, 1);
+  std::vector<hlo::PaddingDimension> around(extents.size());
+  around[at] = {frames.first, extent - frames.first - there, 0};
+  return edit_.pad(value, around);
+}
+
 void RegularGathers::visit_gather(Id id) {
   const HloInstruction gather = entry().at(id);
   if (gather.shape.is_tuple() || gather.operands.size() != 2) return;
   if (visit_one_window(id)) return;
-  const auto pieces = pieces_of(gather, gather.shape);
-  if (!pieces) return;
+  const Extents rows = with_joined_indices(gather, gather.shape.dimensions);
+  const std::optional<RegularIndices> indices = regular_indices(gather, rows);
+  if (!indices) return;
   edit_.stand_for(id);
+  const Id array = gather.operands[0];
   const std::int64_t dimension = gather.gather->start_index_map[0];
-  std::vector<Id> parts;
-  for (const TablePiece& piece : *pieces) {
-    parts.push_back(gathered(gather.operands[0], dimension, piece));
+  Id found = -1;
+  if (indices->frames) {
+    found = framed(array, dimension, *indices->frames);
+  } else {
+    std::vector<Id> parts;
+    for (const TablePiece& piece : indices->pieces) {
+      parts.push_back(gathered(array, dimension, piece));
+    }
+    found = edit_.concatenate(parts, dimension);
   }
-  edit_.finish(moved(edit_.concatenate(parts, dimension), dimension,
-                     place_of_indices(gather, gather.shape.rank())));
+  found = moved(found, dimension, place_of_indices(gather, gather.shape.rank()));
+  edit_.finish(edit_.reshape(found, gather.shape.dimensions));
 }
 
 void RegularGathers::visit_scatter(Id id) {
@@ -344,16 +464,23 @@ void RegularGathers::visit_scatter(Id id) {
       combining_operation(module_.computation(scatter.called.at(0))) == HloOpcode::kAdd;
   const ElementType type = scatter.shape.type;
   if (!adds || (type != ElementType::kF32 && type != ElementType::kBf16)) return;
-  const hlo::Shape updates = edit_.shape(scatter.operands[2]);
-  const auto pieces = pieces_of(scatter, updates);
-  if (!pieces) return;
+  const Extents updates = edit_.dimensions(scatter.operands[2]);
+  const Extents extents = with_joined_indices(scatter, updates);
+  const std::optional<RegularIndices> indices = regular_indices(scatter, extents);
+  if (!indices) return;
   edit_.stand_for(id);
   const std::int64_t dimension = scatter.gather->start_index_map[0];
   const std::int64_t extent = scatter.shape.dimensions[static_cast<std::size_t>(dimension)];
-  const Id rows = moved(scatter.operands[2], place_of_indices(scatter, updates.rank()), dimension);
+  const Id rows =
+      moved(edit_.reshape(scatter.operands[2], extents),
+            place_of_indices(scatter, static_cast<std::int64_t>(updates.size())), dimension);
   Id sum = edit_.convert(scatter.operands[0], ElementType::kF32);
+  if (indices->frames) {
+    sum = edit_.binary(HloOpcode::kAdd, sum, unframed(rows, dimension, *indices->frames, extent));
+    return edit_.finish(edit_.convert(sum, type));
+  }
   std::int64_t begin = 0;
-  for (const TablePiece& piece : *pieces) {
+  for (const TablePiece& piece : indices->pieces) {
     const Id part = edit_.take(rows, dimension, begin, piece.indices(), 1);
     begin += piece.indices();
     sum = edit_.binary(HloOpcode::kAdd, sum, scattered(part, dimension, piece, extent));

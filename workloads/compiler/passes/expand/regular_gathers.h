@@ -11,8 +11,10 @@ namespace tpu::compiler {
 /// Likewise one window whose place the program states (x[:, :8], x.at[:, :8].set(y) in JAX): a
 /// slice, or what replaces a part of an array, but for whole rows, whose kernel works in place.
 ///
-/// Indices are worked out when compiling, up to 8192 of them, rounded as the program would. Regular
-/// are up to 16 pieces of evenly spaced indices, each of which may be repeated.
+/// Indices are worked out when compiling, up to 131072 of them, rounded as the program would.
+/// Regular are up to 16 pieces of evenly spaced indices, each of which may be repeated, and frames
+/// of equal length at equal distances (a signal's spectrogram): parts as long as the distance, each
+/// frame up to 16 of them.
 ///
 /// Needs: no calls; layouts not assigned yet. Before rewrite_indexed_access.
 /// Leaves: gathers, scatters, slices and updates whose indices are not known, lie outside or have

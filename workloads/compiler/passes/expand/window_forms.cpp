@@ -159,7 +159,8 @@ class WindowForms {
   bool visit_repetition(const HloInstruction& pooling);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
   bool is_faster_shifted(const HloInstruction& pooling) const;
-  bool rows_fit(const HloInstruction& scatter) const;
+  bool rows_fit(const HloInstruction& pooling) const;
+  void reduce_in_steps(const HloInstruction& pooling, HloOpcode operation, double initial);
   Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
                      std::int64_t results, HloOpcode operation, double initial);
   Id scatter(const HloInstruction& pooling, bool first_of_equal);
@@ -389,23 +390,50 @@ void WindowForms::scatter_in_steps(const HloInstruction& pooling) {
   for (const Id step : {rows, shares, elements}) visit(step);
 }
 
-/// Whether the kernel of a select-and-scatter has room for rows of the image, with its windows
+/// Whether the kernel of a window or its gradient has room for rows of the image, with its windows
 /// outermost.
-bool WindowForms::rows_fit(const HloInstruction& scatter) const {
-  Extents order = order_of_windows(scatter, scatter.shape, entry().at(scatter.operands[1]).shape,
-                                   target_.vmem_bytes);
+bool WindowForms::rows_fit(const HloInstruction& pooling) const {
+  const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
+  const std::size_t arrays = pooling.operands.size() - 1;
+  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
+  const hlo::Shape& windows = is_scatter ? entry().at(pooling.operands[1]).shape : pooling.shape;
+  Extents order = order_of_windows(pooling, image, windows, target_.vmem_bytes);
   hlo::Computation alone;
-  for (std::size_t i = 0; i < scatter.operands.size(); ++i) {
-    HloInstruction operand = entry().at(scatter.operands[i]);
-    if (i < 2) {
+  HloInstruction kernel = pooling;
+  for (std::size_t i = 0; i < pooling.operands.size(); ++i) {
+    HloInstruction operand = entry().at(pooling.operands[i]);
+    if (i < arrays) {
       operand.shape.layout = tiled_layout(operand.shape.type, {order.rbegin(), order.rend()});
     }
     append(alone, std::move(operand));
+    kernel.operands[i] = static_cast<Id>(i);
   }
-  HloInstruction kernel = scatter;
-  kernel.operands = {0, 1, 2};
   kernel.shape.layout = alone.at(0).shape.layout;
   return has_pooling_kernel(module_, alone, kernel, target_);
+}
+
+/// Along the last dimension of the window, then along the others; sums in f32 between.
+void WindowForms::reduce_in_steps(const HloInstruction& pooling, HloOpcode operation,
+                                  double initial) {
+  const auto last = static_cast<std::size_t>(dimensions_of(pooling.window).back());
+  HloInstruction step = pooling;
+  step.called = {edit_.scalar_computation(operation, ElementType::kF32)};
+  step.shape = hlo::array_shape(ElementType::kF32, edit_.dimensions(pooling.operands[0]));
+  Id value = edit_.convert(pooling.operands[0], ElementType::kF32);
+  std::vector<Id> steps;
+  for (const bool is_first : {true, false}) {
+    for (std::size_t d = 0; d < pooling.window.size(); ++d) {
+      const bool is_own = (d == last) == is_first;
+      step.window[d] = is_own ? pooling.window[d] : WindowDimension{};
+      if (is_own) step.shape.dimensions[d] = pooling.shape.dimensions[d];
+    }
+    step.name = pooling.name + (is_first ? ".along_rows" : ".among_rows");
+    step.operands = {value, edit_.scalar(ElementType::kF32, initial)};
+    value = edit_.append_instruction(step);
+    steps.push_back(value);
+  }
+  edit_.finish(edit_.convert(value, pooling.shape.type));
+  for (const Id each : steps) visit(each);
 }
 
 /// Whether windows of the last dimension take every second element or fewer, or have a gradient,
@@ -613,6 +641,9 @@ void WindowForms::visit(Id id) {
   if (!is_scatter) {
     const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&
                            !is_faster_shifted(pooling);
+    if (is_kernel && dimensions_of(pooling.window).size() > 1 && !rows_fit(pooling)) {
+      return reduce_in_steps(pooling, operation, *initial);
+    }
     if (!is_kernel && most <= kMostPositions) edit_.finish(reduce(pooling, operation, *initial));
     return;
   }
