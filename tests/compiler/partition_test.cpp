@@ -90,6 +90,8 @@ void check_random(const GraphMix& mix, std::uint32_t count) {
 
 TEST(Partition, RandomElementwiseGraphs) { check_random(graph_mix("expressions"), 30); }
 TEST(Partition, RandomMovement) { check_random(graph_mix("movement"), 30); }
+
+TEST(Partition, RandomLanes) { check_random(graph_mix("lanes"), 30); }
 TEST(Partition, RandomDots) { check_random(graph_mix("dots"), 30); }
 TEST(Partition, RandomImages) { check_random(graph_mix("images"), 12); }
 TEST(Partition, RandomTables) { check_random(graph_mix("rows"), 20); }

@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "tests/compiler/random_elementwise.h"
 #include "tests/compiler/random_indexing.h"
+#include "tests/compiler/random_lanes.h"
 #include "tests/compiler/random_material.h"
 #include "tests/compiler/random_movement.h"
 #include "tests/compiler/random_numbers.h"
@@ -19,6 +20,7 @@ const std::vector<GraphMix>& graph_mixes() {
       {"numbers",
        {{add_elementwise, 3}, {add_reduction, 1}, {add_function, 3}, {add_integer_function, 4}}},
       {"movement", {{add_elementwise, 4}, {add_reduction, 1}, {add_movement, 5}}},
+      {"lanes", {{add_elementwise, 6}, {add_reduction, 2}, {add_lane_move, 5}}},
       {"dots", {{add_elementwise, 6}, {add_reduction, 2}, {add_movement, 1}, {add_dot, 4}}},
       {"images", {{add_elementwise, 5}, {add_reduction, 2}, {add_convolution, 3}, {add_window, 2}}},
       {"rows",

@@ -86,6 +86,8 @@ TEST(RandomGraphs, IntegersAndRareFunctions) { check_graphs("numbers", 20, 10); 
 
 TEST(RandomGraphs, OperationsThatMoveElements) { check_graphs("movement", 20, 20); }
 
+TEST(RandomGraphs, LanesThatMoveInsideOfATile) { check_graphs("lanes", 40, 0); }
+
 TEST(RandomGraphs, DotsAmongElementwiseOperations) { check_graphs("dots", 20, 5); }
 
 TEST(RandomGraphs, ConvolutionsAndPooling) { check_graphs("images", 15, 10); }

@@ -26,6 +26,9 @@ constexpr double kKeptCycles = 1;
 constexpr double kSpreadRowsCycles = 8.5;
 constexpr double kRowsToLanesCycles = 3;
 
+/// A register turned in its lanes, among others.
+constexpr double kTurnedLanesCycles = 10;
+
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;
 

@@ -584,10 +584,10 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     finish_sums(level, rows);
   } else if (sums_at(level) > 0 || works_by_rows(level)) {
     // Row by row: only the sums and values of one row are under way.
-    const std::vector<int> turned = turned_inputs(level);
+    const std::vector<std::vector<int>> turned = turned_values(level);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       for (std::size_t k = i == 0 ? 0 : i + kRowsTurnedAhead; k <= i + kRowsTurnedAhead; ++k) {
-        if (k < rows.size()) turn_inputs(turned, rows[k]);
+        if (k < rows.size() && !turned.empty()) turn_values(turned.front(), rows[k]);
       }
       const Place& row = rows[i];
       clear_sums(level, {row}, false);
@@ -597,6 +597,9 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
       finish_sums(level, {row});
     }
   } else {
+    for (const std::vector<int>& nodes : turned_values(level)) {
+      for (const Place& row : rows) turn_values(nodes, row);
+    }
     for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
       emit_tile(level, rows, {{}, tile}, static_cast<int>(tile));
     }
@@ -604,8 +607,9 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
   write_rows(level, rows);
 }
 
-/// Streams that come turned in their lanes, of which this pass makes something.
-std::vector<int> ElementwiseKernel::turned_inputs(int level) const {
+/// Values turned in their lanes of which this pass makes something: those that are made of no other
+/// such, then those made of them, and so on.
+std::vector<std::vector<int>> ElementwiseKernel::turned_values(int level) const {
   std::vector<int> work;
   for (const Reduction& reduction : plan_.reductions) {
     if (reduction.level != level) continue;
@@ -625,16 +629,28 @@ std::vector<int> ElementwiseKernel::turned_inputs(int level) const {
       if (seen.insert(operand).second) work.push_back(operand);
     }
   }
-  std::vector<int> turned;
-  for (const Input& input : plan_.inputs) {
-    if (input.part.lanes > 0 && seen.count(input.node) != 0) turned.push_back(input.node);
+  std::vector<std::vector<int>> turned;
+  std::vector<std::size_t> depths(graph_.nodes().size());
+  for (std::size_t id = 0; id < depths.size(); ++id) {  // Operands first.
+    const ExpressionNode& node = graph_.nodes()[id];
+    if (node.opcode == hlo::HloOpcode::kReduce) continue;
+    for (int operand : node.operands) {
+      depths[id] = std::max(depths[id], depths[static_cast<std::size_t>(operand)]);
+    }
+    const int number = static_cast<int>(id);
+    const Input* input = plan_.input_of(number);
+    const bool is_turned =
+        node.opcode == hlo::HloOpcode::kSlice || (input != nullptr && input->part.lanes > 0);
+    if (!is_turned || seen.count(number) == 0) continue;
+    if (turned.size() == depths[id]) turned.emplace_back();
+    turned[depths[id]++].push_back(number);
   }
   return turned;
 }
 
 /// Results of the XLU come in the order in which it was asked: what is turned before the sums of
 /// the rows above does not wait for them.
-void ElementwiseKernel::turn_inputs(const std::vector<int>& nodes, const Place& row) {
+void ElementwiseKernel::turn_values(const std::vector<int>& nodes, const Place& row) {
   for (int node : nodes) {
     for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
       emitter_.value(node, at_lane_tile(row, {{}, tile}, static_cast<int>(tile)));

@@ -89,8 +89,8 @@ class ElementwiseKernel {
   void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
   /// Rows whose turned streams are under way before the sums of the one at hand.
   static constexpr std::size_t kRowsTurnedAhead = 4;
-  std::vector<int> turned_inputs(int level) const;
-  void turn_inputs(const std::vector<int>& nodes, const Place& row);
+  std::vector<std::vector<int>> turned_values(int level) const;
+  void turn_values(const std::vector<int>& nodes, const Place& row);
   Place at_lane_tile(Place place, Index lane_tile, int lane_key) const;
   void emit_tile(int level, const std::vector<Place>& rows, Index lane_tile, int lane_key);
   void finish_sums(int level, const std::vector<Place>& rows);

@@ -627,6 +627,8 @@ void Planner::choose_unroll() {
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     crosses_lanes |= input.is_spread() || input.part.lanes > 0;
   }
+  for (const ExpressionNode& node : graph_.nodes())
+    crosses_lanes |= node.opcode == HloOpcode::kSlice;
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     crosses_lanes |= reduction.along_lanes;
     sums += reduction.along_lanes ? 1 : 0;

@@ -232,12 +232,24 @@ ExpressionValue ExpressionEmitter::emit(const ExpressionNode& node, const Place&
       return emit_convert(node, place);
     case HloOpcode::kPower:
       return emit_power(node, place);
+    case HloOpcode::kSlice:
+      return emit_turned_lanes(node, place);
     default:
       break;
   }
   if (node.operands.size() == 2) return emit_binary(node, place);
   if (node.operands.size() == 1) return emit_unary(node, place);
   refuse(node, "expected one or two operands");
+}
+
+/// A register whose elements stand in other lanes.
+ExpressionValue ExpressionEmitter::emit_turned_lanes(const ExpressionNode& node,
+                                                     const Place& place) {
+  const ExpressionValue given = value(node.operands[0], place);
+  if (given.kind == ExpressionValue::Kind::kConstant) return given;
+  const std::int64_t start = node.shift[static_cast<std::size_t>(graph_.space().lane_axis())];
+  const auto distance = static_cast<int>(-start & (isa::kLanes - 1));
+  return ExpressionValue::of(builder_.rotate_lanes(vector(node.operands[0], place), distance));
 }
 
 ExpressionValue ExpressionEmitter::emit_iota(const ExpressionNode& node, const Place& place) {

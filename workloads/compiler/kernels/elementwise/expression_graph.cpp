@@ -7,8 +7,11 @@
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/lane_moves.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 
 namespace tpu::compiler {
 
@@ -48,6 +51,7 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 
 VectorCost vector_cost_of(const ExpressionNode& node) {
   if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return {};
+  if (node.opcode == HloOpcode::kSlice) return {kTurnedLanesCycles, 1};
   // Reductions, selections of what stands in a register and the like are one instruction.
   const VectorCost cost = vector_cost(node.opcode);
   return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
@@ -165,7 +169,7 @@ ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computati
   if (root.opcode == HloOpcode::kTuple) results = root.operands;
   for (hlo::InstructionId result : results) {
     roots_.push_back(visit(result, root_axes(result)));
-    root_shapes_.push_back(fused_.at(result).shape);
+    root_shapes_.push_back(widened(fused_.at(result).shape, root_axes(result)));
   }
 }
 
@@ -187,7 +191,8 @@ void ExpressionGraph::choose_space() {
     if (instruction.operands.size() != 2) refuse(instruction, "expected one array to reduce");
     const hlo::HloInstruction& operand = fused_.at(instruction.operands.front());
     if (anchor != nullptr && !hlo::same_extent(anchor->shape, operand.shape) &&
-        anchor->shape.dimensions != operand.shape.dimensions) {
+        anchor->shape.dimensions != operand.shape.dimensions &&
+        !lie_in_same_tiles(anchor->shape, operand.shape)) {
       refuse(instruction, "expected the reductions of a kernel to share one extent, found " +
                               hlo::to_string(anchor->shape) + " and " +
                               hlo::to_string(operand.shape));
@@ -208,6 +213,7 @@ void ExpressionGraph::choose_space() {
       }
     }
   }
+  widen_space();
   space_.extents = physical_extents(space_shape_);
   space_.linear = space_.rank() < 2;
   const std::vector<std::int64_t> order = major_to_minor(space_shape_);
@@ -217,11 +223,39 @@ void ExpressionGraph::choose_space() {
   }
 }
 
+/// As wide as the widest value that lies in the same tiles. Of an operand that is sliced nobody
+/// sees more than the slice.
+void ExpressionGraph::widen_space() {
+  const auto widen = [this](hlo::InstructionId id) {
+    const hlo::Shape& shape = fused_.at(id).shape;
+    if (!lie_in_same_tiles(shape, space_shape_)) return;
+    const auto lanes = static_cast<std::size_t>(space_shape_.layout.minor_to_major[0]);
+    std::int64_t& extent = space_shape_.dimensions[lanes];
+    extent = std::max(extent, shape.dimensions[lanes]);
+  };
+  for (const hlo::HloInstruction& instruction : fused_.instructions) {
+    if (instruction.opcode == HloOpcode::kParameter) continue;
+    widen(instruction.id);
+    if (instruction.opcode == HloOpcode::kReduce) widen(instruction.operands[0]);
+  }
+}
+
+/// The same tiles with all lanes of the space.
+hlo::Shape ExpressionGraph::widened(hlo::Shape shape, const std::vector<int>& axes) const {
+  for (std::size_t d = 0; !space_.linear && d < axes.size(); ++d) {
+    if (axes[d] != space_.lane_axis()) continue;
+    shape.dimensions[d] = space_.extent(axes[d]);
+  }
+  return shape;
+}
+
 /// A result lies in the space, or stands behind a reduction: then its dimensions are those that
 /// the reduction keeps.
 std::vector<int> ExpressionGraph::root_axes(hlo::InstructionId root) const {
   const hlo::HloInstruction& result = fused_.at(root);
-  if (result.shape.dimensions == space_shape_.dimensions) return space_axes_;
+  const bool is_of_space = result.shape.dimensions == space_shape_.dimensions ||
+                           lie_in_same_tiles(result.shape, space_shape_);
+  if (is_of_space) return space_axes_;
   std::vector<hlo::InstructionId> work{root};
   std::vector<bool> seen(fused_.instructions.size(), false);
   while (!work.empty()) {
@@ -273,7 +307,7 @@ int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& sh
   ExpressionNode node;
   node.opcode = HloOpcode::kParameter;
   node.part = part;
-  node.shape = shape;
+  node.shape = widened(shape, axes);
   node.axes = axes;
   node.parameter = instruction.parameter_number;
   node.name = instruction.name;
@@ -291,6 +325,11 @@ int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::ve
   const hlo::HloInstruction& operand = fused_.at(slice.operands[0]);
   const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
   const bool is_alone = slice.id == fused_.root;
+  const bool is_read = part && operand.opcode == HloOpcode::kParameter && !is_alone;
+  if (!is_read && axes == space_axes_ && moves_lanes(fused_, slice)) {
+    const auto lanes = static_cast<std::size_t>(slice.shape.layout.minor_to_major[0]);
+    return moved_in_lanes(operand.id, slice.slice->starts[lanes], axes);
+  }
   if (!part || is_alone) return shifted_parameter(slice, operand.id, slice.slice->starts, axes);
   if (operand.opcode != HloOpcode::kParameter) refuse(slice, "expected a slice of an operand");
   return visit_parameter(operand.id, slice.shape, axes, *part);
@@ -316,6 +355,28 @@ int ExpressionGraph::shifted_parameter(const hlo::HloInstruction& by, hlo::Instr
     node.shift[static_cast<std::size_t>(axes[d])] = starts[d];
   }
   return add(std::move(node));
+}
+
+/// The value of which each element stands `start` lanes further on.
+int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t start,
+                                    const std::vector<int>& axes) {
+  const int value = visit(operand, axes);
+  if (start == 0) return value;
+  const hlo::ElementType type = fused_.at(operand).shape.type;
+  const int moved = add_operation(HloOpcode::kSlice, type, {value});
+  nodes_.back().shift.assign(axes.size(), 0);
+  nodes_.back().shift[static_cast<std::size_t>(space_.lane_axis())] = start;
+  return moved;
+}
+
+/// What a sum along all lanes of the space may add: the value's own `lanes`.
+int ExpressionGraph::without_others_lanes(int value, std::int64_t lanes, HloOpcode reducer) {
+  const hlo::ElementType type = nodes_[static_cast<std::size_t>(value)].shape.type;
+  const bool is_integer = type == hlo::ElementType::kS32 || type == hlo::ElementType::kU32;
+  const int is_own = add_position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes);
+  const int nothing = add_operation(HloOpcode::kConstant, type, {});
+  nodes_.back().bits = identity_bits(reducer, is_integer);
+  return add_operation(HloOpcode::kSelect, type, {is_own, value, nothing});
 }
 
 int ExpressionGraph::add_operation(HloOpcode opcode, hlo::ElementType type,
@@ -345,7 +406,11 @@ int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direct
 int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes) {
   std::vector<std::int64_t> starts;
   for (const hlo::PaddingDimension& d : pad.padding) starts.push_back(-d.low);
-  const int value = shifted_parameter(pad, pad.operands[0], starts, axes);
+  const bool turns = axes == space_axes_ && moves_lanes(fused_, pad);
+  const int value =
+      turns ? moved_in_lanes(pad.operands[0],
+                             std::accumulate(starts.begin(), starts.end(), std::int64_t{0}), axes)
+            : shifted_parameter(pad, pad.operands[0], starts, axes);
   const int padding = visit(pad.operands[1], {});
   int inside = -1;
   const auto also = [&](int test) {
@@ -367,16 +432,20 @@ int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector
 int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
                                        const std::vector<int>& axes) {
   const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
+  const bool turns = axes == space_axes_ && moves_lanes(fused_, concatenate);
   std::int64_t begin = 0;
   int result = -1;
-  for (hlo::InstructionId part : concatenate.operands) {
+  const auto part_at = [&](hlo::InstructionId part) {
+    if (turns) return moved_in_lanes(part, -begin, axes);
     const hlo::HloInstruction& given = fused_.at(part);
     const bool is_slice = given.opcode == HloOpcode::kSlice && moves_by_shifts(fused_, given);
     std::vector<std::int64_t> starts(axes.size(), 0);
     if (is_slice) starts = given.slice->starts;
     starts[dimension] -= begin;
-    const int value =
-        shifted_parameter(concatenate, is_slice ? given.operands[0] : part, starts, axes);
+    return shifted_parameter(concatenate, is_slice ? given.operands[0] : part, starts, axes);
+  };
+  for (hlo::InstructionId part : concatenate.operands) {
+    const int value = part_at(part);
     if (result < 0) {
       result = value;
     } else {
@@ -394,7 +463,7 @@ int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int
   const hlo::HloInstruction& instruction = fused_.at(id);
   ExpressionNode node;
   node.opcode = HloOpcode::kConstant;
-  node.shape = instruction.shape;
+  node.shape = widened(instruction.shape, axes);
   node.axes = axes;
   node.name = instruction.name;
   if (!splat_bits(instruction, node.bits)) {
@@ -410,7 +479,6 @@ int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>&
   const hlo::HloInstruction& instruction = fused_.at(id);
   ExpressionNode node;
   node.opcode = HloOpcode::kReduce;
-  node.shape = instruction.shape;
   node.axes = axes;
   node.name = instruction.name;
   const hlo::Computation& to_apply = module_.computation(instruction.called.at(position));
@@ -438,12 +506,19 @@ int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>&
       node.axes[kept++] = space_axes_[i];
     }
   }
+  node.shape = widened(instruction.shape, node.axes);
   const int init = visit(instruction.operands[1], {});
   if (nodes_[static_cast<std::size_t>(init)].opcode != HloOpcode::kConstant) {
     refuse(instruction, "expected a constant initial value");
   }
   node.bits = nodes_[static_cast<std::size_t>(init)].bits;
   node.operands = {visit(instruction.operands[0], operand_axes)};
+  const hlo::Shape& operand = fused_.at(instruction.operands[0]).shape;
+  if (!space_.linear && contains(node.reduced_axes, space_.lane_axis()) &&
+      physical_extents(operand).back() != space_.lanes()) {
+    node.operands = {
+        without_others_lanes(node.operands[0], physical_extents(operand).back(), node.reducer)};
+  }
   return add(std::move(node));
 }
 
@@ -499,7 +574,7 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
     default: {
       ExpressionNode node;
       node.opcode = instruction.opcode;
-      node.shape = instruction.shape;
+      node.shape = widened(instruction.shape, axes);
       node.axes = axes;
       node.direction = instruction.direction;
       node.attributes = instruction.raw_attributes;

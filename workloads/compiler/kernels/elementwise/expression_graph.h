@@ -51,8 +51,9 @@ struct ExpressionNode {
   std::vector<int> axes;  ///< The axis of the space that each dimension of `shape` runs along.
   std::int64_t parameter = -1;  ///< kParameter.
   ArrayPart part;               ///< kParameter: what is read of the operand.
-  /// kParameter: by axis, how far from a point the element stands that is its value; where that is
-  /// outside of the operand, nobody needs the value. Empty: it stands at the point.
+  /// kParameter, or kSlice of any value in its one lane tile: by axis, how far from a point the
+  /// element stands that is its value; where that is outside of the operand, nobody needs the
+  /// value. Empty: it stands at the point.
   std::vector<std::int64_t> shift;
   std::uint32_t bits = 0;  ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
   int axis = kNoAxis;      ///< kIota.
@@ -65,11 +66,14 @@ struct ExpressionNode {
 
 /// A fused computation as expressions over one iteration space: broadcasts, bitcasts and reshapes
 /// by unit dimensions are resolved into the axes of each value; equal (value, axes) are one node.
-/// Slices of parameters are parameters of which a part is read. A pad, a concatenation or any other
-/// slice of parameters is made of parameters that are read elsewhere, and selections by position.
+/// Slices of parameters are parameters of which a part is read. A pad, a concatenation or a slice
+/// of any values that moves lanes of a single tile is made of values turned in their lanes, and
+/// selections by position; any other one of parameters is made of parameters that are read
+/// elsewhere.
 ///
-/// The space is that of the reductions' operands where there are any (all the same), else that of
-/// the results. Throws WorkloadError for what is no elementwise expression or reduction.
+/// The space is that of the reductions' operands where there are any, else that of the results.
+/// They lie in the same tiles: the space has the lanes of the widest, and so has the shape of each
+/// value. Throws WorkloadError for what is no elementwise expression or reduction.
 class ExpressionGraph {
  public:
   ExpressionGraph(const hlo::Module& module, const hlo::Computation& fused,
@@ -95,6 +99,8 @@ class ExpressionGraph {
 
  private:
   void choose_space();
+  void widen_space();
+  hlo::Shape widened(hlo::Shape shape, const std::vector<int>& axes) const;
   std::vector<int> root_axes(hlo::InstructionId root) const;
   std::vector<int> kept_axes(const hlo::HloInstruction& reduction) const;
   int visit(hlo::InstructionId id, const std::vector<int>& axes);
@@ -105,6 +111,8 @@ class ExpressionGraph {
   int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
   int shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
                         const std::vector<std::int64_t>& starts, const std::vector<int>& axes);
+  int moved_in_lanes(hlo::InstructionId operand, std::int64_t start, const std::vector<int>& axes);
+  int without_others_lanes(int value, std::int64_t lanes, hlo::HloOpcode reducer);
   int add_position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
   int add_operation(hlo::HloOpcode opcode, hlo::ElementType type, std::vector<int> operands);
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);

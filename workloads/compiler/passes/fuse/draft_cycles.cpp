@@ -8,6 +8,7 @@
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/passes/expand/widen.h"
 
 namespace tpu::compiler {
@@ -58,11 +59,21 @@ double eights_of_rows(const Computation& entry, const FusionDraft& draft, Instru
   return 0;
 }
 
+/// Of a register: what begins in another lane is turned, and all but the first part selected.
+double moved_lanes_cycles(const HloInstruction& instruction) {
+  const double parts = instruction.opcode == HloOpcode::kConcatenate
+                           ? static_cast<double>(instruction.operands.size()) - 1
+                           : 1;
+  const bool selects = instruction.opcode != HloOpcode::kSlice;
+  return parts * (kTurnedLanesCycles + (selects ? vector_cycles(HloOpcode::kSelect) : 0));
+}
+
 /// The vector unit's work of a draft.
 class VectorWork {
  public:
-  VectorWork(const Computation& entry, const FusionDraft& draft, const SumsInKernels& sums)
-      : entry_(entry), draft_(draft), sums_(sums), used_(sums.used_in(draft)) {
+  VectorWork(const Computation& entry, const SteppedExtents& extents, const FusionDraft& draft,
+             const SumsInKernels& sums)
+      : entry_(entry), extents_(extents), draft_(draft), sums_(sums), used_(sums.used_in(draft)) {
     find_passes();
   }
 
@@ -120,7 +131,7 @@ class VectorWork {
 
   /// Of the value and what it is made of.
   double cycles_below(InstructionId id) const {
-    if (extent_text(at(id).shape) != draft_.extent) return 0;
+    if (extents_.of(id) != draft_.extent) return 0;
     double cycles = 0;
     std::set<InstructionId> seen{id};
     std::vector<InstructionId> work{id};
@@ -138,8 +149,10 @@ class VectorWork {
 
   double cycles_at(InstructionId id) const {
     const HloInstruction& instruction = at(id);
-    const Shape& shape = at(stepped_through(entry_, id)).shape;
-    if (extent_text(shape) != draft_.extent) return 0;
+    const InstructionId value = stepped_through(entry_, id);
+    const Shape& shape = at(value).shape;
+    if (extents_.of(value) != draft_.extent) return 0;
+    if (moves_lanes(entry_, instruction)) return tiles(shape) * moved_lanes_cycles(instruction);
     if (instruction.opcode != HloOpcode::kReduce)
       return tiles(shape) * vector_cycles(instruction.opcode);
     // Lane tiles are added to each other first.
@@ -161,6 +174,7 @@ class VectorWork {
   }
 
   const Computation& entry_;
+  const SteppedExtents& extents_;
   const FusionDraft& draft_;
   const SumsInKernels& sums_;
   std::set<InstructionId> used_;
@@ -172,8 +186,9 @@ class VectorWork {
 
 double DraftCycles::all() const { return kKernelCycles + std::max(moved, vector); }
 
-DraftCycles draft_cycles(const Computation& entry, const FusionDraft& draft,
-                         const SumsInKernels& sums, double hbm_bytes_per_cycle) {
+DraftCycles draft_cycles(const Computation& entry, const SteppedExtents& extents,
+                         const FusionDraft& draft, const SumsInKernels& sums,
+                         double hbm_bytes_per_cycle) {
   double bytes = 0;
   const auto add = [&](InstructionId id) {
     bytes += 1024.0 * static_cast<double>(granules(stored_shape(entry.at(id).shape)));
@@ -181,7 +196,7 @@ DraftCycles draft_cycles(const Computation& entry, const FusionDraft& draft,
   std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
   std::for_each(draft.roots.begin(), draft.roots.end(), add);
   return {bytes / (hbm_bytes_per_cycle * kMixedTrafficRate),
-          VectorWork(entry, draft, sums).cycles()};
+          VectorWork(entry, extents, draft, sums).cycles()};
 }
 
 }  // namespace tpu::compiler

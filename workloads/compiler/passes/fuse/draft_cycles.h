@@ -14,7 +14,8 @@ struct DraftCycles {
 
 /// What is made of a sum that the kernel uses comes in a pass of its own, which computes again what
 /// it shares with the passes before.
-DraftCycles draft_cycles(const hlo::Computation& entry, const FusionDraft& draft,
-                         const SumsInKernels& sums, double hbm_bytes_per_cycle);
+DraftCycles draft_cycles(const hlo::Computation& entry, const SteppedExtents& extents,
+                         const FusionDraft& draft, const SumsInKernels& sums,
+                         double hbm_bytes_per_cycle);
 
 }  // namespace tpu::compiler

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/lane_moves.h"
 
 namespace tpu::compiler {
 
@@ -59,6 +60,13 @@ bool EpilogueForms::makes_images(InstructionId product) const {
          instruction.convolution->input_batch < instruction.convolution->input_feature;
 }
 
+/// A value whose lanes are fewer or more than the product's, in the same tiles.
+bool EpilogueForms::has_other_lanes(InstructionId id, InstructionId product) const {
+  const Shape& shape = at(id).shape;
+  return shape.dimensions != at(product).shape.dimensions &&
+         lie_in_same_tiles(shape, at(product).shape);
+}
+
 /// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
 /// and scalars; results are of its extent or sums to one or both of its minor dimensions.
 bool EpilogueForms::fit(const FusionDraft& draft, InstructionId product) const {
@@ -66,6 +74,7 @@ bool EpilogueForms::fit(const FusionDraft& draft, InstructionId product) const {
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
+    if (moves_lanes(entry_, instruction) || has_other_lanes(id, product)) return false;
     if (instruction.opcode == HloOpcode::kReduce) return is_sum_behind(id, product);
     if (instruction.opcode == HloOpcode::kIota && instruction.shape.rank() > 0) {
       const std::int64_t along = instruction.dimensions[0];

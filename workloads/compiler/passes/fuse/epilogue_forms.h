@@ -23,6 +23,7 @@ class EpilogueForms {
   const hlo::HloInstruction& at(hlo::InstructionId id) const { return entry_.at(id); }
   bool is_sum_behind(hlo::InstructionId root, hlo::InstructionId product) const;
   bool may_sum_to(const std::vector<std::int64_t>& kept, hlo::InstructionId product) const;
+  bool has_other_lanes(hlo::InstructionId id, hlo::InstructionId product) const;
   bool is_broadcast_behind(hlo::InstructionId id, hlo::InstructionId product) const;
 
   const hlo::Module& module_;

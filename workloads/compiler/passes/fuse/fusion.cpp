@@ -13,6 +13,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/fuse/draft_cycles.h"
@@ -76,14 +77,14 @@ class Fusion {
       : module_(module),
         limits_(limits),
         entry_(module.entry_computation()),
-        sums_(entry_, limits.row_bytes),
+        extents_(entry_),
+        sums_(entry_, extents_, limits.row_bytes),
         epilogues_(module, entry_),
         users_(users_of(entry_)),
         written_(entry_.instructions.size(), false),
         seen_in_walk_(entry_.instructions.size(), 0) {
     for (const HloInstruction& instruction : entry_.instructions) {
       bytes_.push_back(granules(stored_shape(instruction.shape)));
-      extents_.push_back(extent_text(instruction.shape));
       const bool is_slice = may_read_in_place(entry_, instruction.id);
       arrays_.push_back(is_slice ? instruction.operands[0] : instruction.id);
     }
@@ -101,6 +102,7 @@ class Fusion {
   bool is_forced(InstructionId id) const;
   void find_forced();
   std::set<InstructionId> sinks(InstructionId id);
+  bool is_moved_in_lanes(InstructionId id) const;
   bool is_cheaper_written(InstructionId id);
   bool readers_fit(InstructionId id);
   void choose_written();
@@ -115,9 +117,7 @@ class Fusion {
   const std::string& extent_of(InstructionId root) const {
     return extent_of_value(stepped_through(entry_, root));
   }
-  const std::string& extent_of_value(InstructionId id) const {
-    return extents_[static_cast<std::size_t>(id)];
-  }
+  const std::string& extent_of_value(InstructionId id) const { return extents_.of(id); }
   void draft_kernels();
   void index_readers();
   void add_reader(std::size_t draft);
@@ -139,7 +139,7 @@ class Fusion {
   /// Whether one reads a sum of the other that is known when all blocks are done.
   bool reads_late_root(const FusionDraft& reader, const FusionDraft& maker) const;
   DraftCycles cycles(const FusionDraft& draft) const {
-    return draft_cycles(entry_, draft, sums_, limits_.hbm_bytes_per_cycle);
+    return draft_cycles(entry_, extents_, draft, sums_, limits_.hbm_bytes_per_cycle);
   }
   bool fits_kernel(const FusionDraft& draft) const;
   bool pays(const std::vector<std::size_t>& parts, const FusionDraft& whole) const;
@@ -147,7 +147,9 @@ class Fusion {
   bool may_merge(std::size_t a, std::size_t b);
   FusionDraft merged(const std::vector<std::size_t>& parts) const;
   void merge(std::size_t into, std::size_t from);
-  void merge_siblings();
+  enum class Lanes : std::uint8_t { kSame, kAny };
+  bool have_same_lanes(std::size_t a, std::size_t b) const;
+  void merge_siblings(Lanes lanes);
   bool may_compute_rows(std::size_t reducer, std::size_t rows);
   bool compute_rows_in_reductions();
   bool fits_behind_convolution(const FusionDraft& draft, InstructionId product) const;
@@ -171,11 +173,11 @@ class Fusion {
   hlo::Module& module_;
   FusionLimits limits_;
   Computation& entry_;
+  SteppedExtents extents_;
   SumsInKernels sums_;
   EpilogueForms epilogues_;
   std::vector<std::vector<InstructionId>> users_;
   std::vector<std::uint64_t> bytes_;         ///< Of each instruction.
-  std::vector<std::string> extents_;         ///< Of each instruction's value.
   std::vector<InstructionId> arrays_;        ///< Of each instruction: where its value lies.
   std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
   std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
@@ -191,7 +193,8 @@ bool Fusion::is_fusible(InstructionId id) const {
   const HloInstruction& instruction = at(id);
   if (instruction.shape.is_tuple()) return false;
   return hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
-         instruction.opcode == HloOpcode::kIota || reads_nothing(entry_, id);
+         instruction.opcode == HloOpcode::kIota || reads_nothing(entry_, id) ||
+         moves_lanes(entry_, instruction);
 }
 
 /// What must stand in HBM whatever it costs: the result of an operation that is no elementwise one,
@@ -209,6 +212,7 @@ bool Fusion::is_forced(InstructionId id) const {
       if (i == 0 && uniform_start(entry_, user) != nullptr) continue;
       if (!is_fusible(user_id)) return true;
       if (at(id).shape.dimensions == user.shape.dimensions) continue;
+      if (at(id).shape.rank() > 0 && moves_lanes(entry_, user)) continue;
       if (user.opcode == HloOpcode::kBroadcast &&
           (reads_nothing(entry_, id) || sums_.is_made_of_column_sum(id))) {
         continue;
@@ -251,8 +255,17 @@ std::set<InstructionId> Fusion::sinks(InstructionId id) {
   return found;
 }
 
+/// Whether nobody but slices, pads and concatenations in lanes reads the value: no epilogue of a
+/// product does.
+bool Fusion::is_moved_in_lanes(InstructionId id) const {
+  const std::vector<InstructionId>& users = users_[static_cast<std::size_t>(id)];
+  return at(id).shape.rank() > 0 &&
+         std::all_of(users.begin(), users.end(),
+                     [this](InstructionId user) { return moves_lanes(entry_, at(user)); });
+}
+
 /// Bytes in both cases, the product's own write and read included where an epilogue could save
-/// them.
+/// them, or its read where it alone can be an epilogue.
 bool Fusion::is_cheaper_written(InstructionId id) {
   const std::size_t count = sinks(id).size();
   FusionDraft draft;
@@ -261,8 +274,9 @@ bool Fusion::is_cheaper_written(InstructionId id) {
   if (draft.leaves.size() + 1 > limits_.arrays || draft.inside.size() > limits_.instructions) {
     return true;
   }
-  if (count < 2) return false;
-  std::uint64_t in = 0, product = 0;
+  const bool is_moved = is_moved_in_lanes(id);
+  if (count < 2 && !is_moved) return false;
+  std::uint64_t in = 0, product = 0, at_hand = 0;
   for (InstructionId leaf : draft.leaves) {
     in += bytes(leaf);
     if (!is_matrix_product(at(leaf)) || at(leaf).shape.dimensions != at(id).shape.dimensions) {
@@ -273,9 +287,10 @@ bool Fusion::is_cheaper_written(InstructionId id) {
       return std::find(draft.inside.begin(), draft.inside.end(), user) != draft.inside.end();
     });
     if (is_private) product = bytes(leaf);
+    if (is_moved) at_hand = bytes(leaf);
   }
   const std::uint64_t computed_again = product + count * in;
-  const std::uint64_t written = in - product + bytes(id) * (1 + count);
+  const std::uint64_t written = in - std::max(product, at_hand) + bytes(id) * (1 + count);
   return written <= computed_again;
 }
 
@@ -666,8 +681,16 @@ void Fusion::merge(std::size_t into, std::size_t from) {
   name_maker(into);
 }
 
+/// Whether they step through the very same extent.
+bool Fusion::have_same_lanes(std::size_t a, std::size_t b) const {
+  const auto shape = [this](std::size_t draft) -> const Shape& {
+    return at(stepped_through(entry_, drafts_[draft].roots[0])).shape;
+  };
+  return shape(a).dimensions == shape(b).dimensions;
+}
+
 /// Each kernel joins the earlier one over its extent with which it shares the most bytes.
-void Fusion::merge_siblings() {
+void Fusion::merge_siblings(Lanes lanes) {
   std::map<std::string, std::vector<std::size_t>> by_extent;
   for (std::size_t i = 0; i < drafts_.size(); ++i) {
     if (is_loop_over(i, drafts_[i].extent)) by_extent[drafts_[i].extent].push_back(i);
@@ -677,6 +700,7 @@ void Fusion::merge_siblings() {
       std::vector<std::pair<std::uint64_t, std::size_t>> partners;
       for (std::size_t earlier : siblings_of(later)) {
         if (earlier >= later) break;
+        if (lanes == Lanes::kSame && !have_same_lanes(earlier, later)) continue;
         const std::uint64_t shared = shared_bytes(drafts_[earlier], drafts_[later]);
         if (shared > 0) partners.emplace_back(shared, earlier);
       }
@@ -921,8 +945,10 @@ void Fusion::run() {
   draft_kernels();
   index_readers();
   fuse_epilogues();
-  merge_siblings();
-  while (compute_rows_in_reductions()) merge_siblings();
+  // What lies behind sums in their kernels has the sums' lanes.
+  merge_siblings(Lanes::kSame);
+  while (compute_rows_in_reductions()) merge_siblings(Lanes::kSame);
+  merge_siblings(Lanes::kAny);
   compute_from_what_is_read();
   write_fusions(module_, drafts_);
 }

@@ -27,6 +27,19 @@ bool is_plain_reduce(const hlo::HloInstruction& instruction);
 /// Equal for shapes that a kernel steps through in the same way.
 std::string extent_text(const hlo::Shape& shape);
 
+/// What kernels step through, of each value: equal where one kernel steps through both. So it does
+/// where lanes of a single tile move from an array to another one.
+class SteppedExtents {
+ public:
+  explicit SteppedExtents(const hlo::Computation& entry);
+  const std::string& of(hlo::InstructionId id) const {
+    return texts_[static_cast<std::size_t>(id)];
+  }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
 /// The value that an instruction of a kernel steps through: of a reduction its operand.
 hlo::InstructionId stepped_through(const hlo::Computation& entry, hlo::InstructionId id);
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "workloads/compiler/ir/array_part.h"
+#include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/passes/edit.h"
 
 namespace tpu::compiler {
@@ -27,24 +28,27 @@ const Shape& space_of(const Computation& fused) {
   return root.opcode == HloOpcode::kTuple ? fused.at(root.operands[0]).shape : root.shape;
 }
 
-/// Whether row tiles of both hold the same elements; those of packed ones take half of the bytes.
-bool has_same_rows(const hlo::Layout& a, const hlo::Layout& b) {
-  return a.minor_to_major == b.minor_to_major && !a.tiles.empty() && !b.tiles.empty() &&
-         a.tiles[0] == b.tiles[0];
+/// Whether row tiles of both hold the same elements, or fewer of the lanes of a single tile; those
+/// of packed ones take half of the bytes.
+bool has_same_rows(const Shape& a, const Shape& b) {
+  const std::vector<std::vector<std::int64_t>>&a_tiles = a.layout.tiles, &b_tiles = b.layout.tiles;
+  return a.layout.minor_to_major == b.layout.minor_to_major && !a_tiles.empty() &&
+         !b_tiles.empty() && a_tiles[0] == b_tiles[0] &&
+         (a.dimensions == b.dimensions || lie_in_same_tiles(a, b));
 }
 
 /// Whether the kernel reads the parameter element by element.
 bool is_streamed(const Computation& fused, InstructionId parameter) {
   const Shape& shape = fused.at(parameter).shape;
   const Shape& space = space_of(fused);
-  if (shape.dimensions != space.dimensions || !has_same_rows(shape.layout, space.layout))
-    return false;
+  if (!has_same_rows(shape, space)) return false;
   return std::all_of(
       fused.instructions.begin(), fused.instructions.end(), [&](const HloInstruction& user) {
         const std::vector<InstructionId>& operands = user.operands;
         if (std::count(operands.begin(), operands.end(), parameter) == 0) {
           return true;
         }
+        if (moves_lanes(fused, user)) return true;
         return user.shape.dimensions == shape.dimensions ? hlo::is_elementwise(user.opcode)
                                                          : user.opcode == HloOpcode::kReduce;
       });

@@ -48,8 +48,9 @@ std::uint64_t SumsInKernels::bytes_of_sum(InstructionId id) const {
   return kRowsOfSum * 1024 * granules(sum) / most_parts(sum);
 }
 
-SumsInKernels::SumsInKernels(const Computation& entry, std::uint64_t row_bytes)
-    : entry_(entry), row_bytes_(row_bytes) {
+SumsInKernels::SumsInKernels(const Computation& entry, const SteppedExtents& extents,
+                             std::uint64_t row_bytes)
+    : entry_(entry), extents_(extents), row_bytes_(row_bytes) {
   for (const HloInstruction& instruction : entry.instructions) {
     lanes_.push_back(is_along_lanes(instruction));
     rows_.push_back(is_along_rows(instruction));
@@ -114,7 +115,7 @@ std::vector<InstructionId> SumsInKernels::column_results(const FusionDraft& draf
   std::vector<InstructionId> found;
   std::copy_if(draft.roots.begin(), draft.roots.end(), std::back_inserter(found),
                [&](InstructionId root) {
-                 return !is_plain_reduce(at(root)) && extent_text(at(root).shape) != draft.extent &&
+                 return !is_plain_reduce(at(root)) && extents_.of(root) != draft.extent &&
                         made_of_sums.count(root) != 0;
                });
   return found;

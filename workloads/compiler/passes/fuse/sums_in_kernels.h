@@ -14,7 +14,8 @@ namespace tpu::compiler {
 class SumsInKernels {
  public:
   /// `row_bytes`: of two buffers of eight rows, or of a matrix, of each array.
-  SumsInKernels(const hlo::Computation& entry, std::uint64_t row_bytes);
+  SumsInKernels(const hlo::Computation& entry, const SteppedExtents& extents,
+                std::uint64_t row_bytes);
 
   /// True for a reduction of which a kernel that sees whole rows of the operand's minor dimension
   /// can use the result at once.
@@ -49,6 +50,7 @@ class SumsInKernels {
   bool fits_rows(const FusionDraft& draft) const;
 
   const hlo::Computation& entry_;
+  const SteppedExtents& extents_;
   std::uint64_t row_bytes_;
   std::vector<bool> lanes_, rows_;  ///< Of each instruction: whether it reduces these only.
 };
