@@ -33,8 +33,8 @@ Chip::Chip(const sc_core::sc_module_name& name, RunClock& clock, const CoreSetup
 void Chip::add_accounts(std::uint64_t end, ExactAccounts& accounts) {
   for (const std::unique_ptr<Core>& core : cores_) {
     const std::size_t half = core->number() % hbm_.size();
-    hbm_[half]->add_accounts(core->number(), end, accounts);
-    accounts.push_back(core->dma_account(end));
+    hbm_[half]->add_accounts(accounts);
+    accounts.push_back(core->dma_account());
   }
   if (router_) router_->add_accounts(end, accounts);
   if (packet_router_) packet_router_->add_accounts(end, accounts);

@@ -39,8 +39,8 @@ FoldedPod::FoldedPod(const sc_core::sc_module_name& name, RunClock& clock, const
 ExactAccounts FoldedPod::accounts(std::uint64_t end) {
   ExactAccounts accounts;
   for (std::size_t c = 0; c < simulated_.size(); ++c) {
-    hbm_[c]->add_accounts(simulated_[c]->number(), end, accounts);
-    accounts.push_back(simulated_[c]->dma_account(end));
+    hbm_[c]->add_accounts(accounts);
+    accounts.push_back(simulated_[c]->dma_account());
   }
   interconnect_.add_accounts(end, accounts);
   hosts_.add_accounts(end, accounts);

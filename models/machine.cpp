@@ -143,11 +143,11 @@ std::string listed(const std::vector<std::string>& names, std::size_t most) {
 
 std::uint32_t longest_block(const RunOptions& options) { return options.interpret ? 1 : 1U << 16; }
 
-std::uint32_t last_to_end(const std::vector<Core*>& cores) {
+const Core& last_to_end(const std::vector<Core*>& cores) {
   const auto last = std::max_element(cores.begin(), cores.end(), [](const Core* a, const Core* b) {
     return a->end_cycle() < b->end_cycle();
   });
-  return (*last)->number();
+  return **last;
 }
 
 }  // namespace
@@ -490,6 +490,10 @@ Machine::Impl::Attempt Machine::Impl::attempt(const RunOptions& options,
   folded ? set_parts(*folded) : set_parts(*pod);
   const std::vector<Core*>& cores = folded ? folded->cores() : pod->cores();
   sc_core::sc_start();
+  if (clock.running == 0 && !clock.failure) {  // The kernel has paused.
+    for (Core* core : cores) core->end_account(last_to_end(cores).end_cycle());
+    if (sc_core::sc_pending_activity()) sc_core::sc_start();  // What nobody waits for.
+  }
   if (clock.failure) {
     std::uint64_t reached = 0;
     for (Core* core : cores) reached = std::max(reached, core->sequencer().cycle());
@@ -503,7 +507,7 @@ Machine::Impl::Attempt Machine::Impl::attempt(const RunOptions& options,
   done.repetition = repetition.found();
   RunResult& run = done.result;
   run = result(numbers, classes, cores);
-  run.critical_path = wait_graph.finish(last_to_end(cores));
+  run.critical_path = wait_graph.finish(last_to_end(cores).number());
   done.parts = folded ? folded->accounts(run.cycles) : pod->accounts(run.cycles);
   run.events = clock.events;
   run.notes = notes(cores, followed, options);

@@ -28,6 +28,8 @@ class HbmPort : public virtual sc_core::sc_interface {
   virtual void set_awaited(bool awaited) = 0;
   /// The account of the core, and of its channels, begins now.
   virtual void begin_account(std::uint64_t now) = 0;
+  /// The run ends here, and the account of the channels, which are those of a core.
+  virtual void end_account(std::uint32_t core, std::uint64_t end) = 0;
   virtual void describe(StepState& state) = 0;
 };
 

@@ -18,12 +18,13 @@ enum class Phase : std::uint8_t { kHost, kArrivals, kMemory, kCores, kDepartures
 constexpr std::uint64_t kLongestRun = std::uint64_t{1} << 60;
 
 /// What all modules of a run share: the first failure, after which nothing happens any more and the
-/// kernel runs dry. The unit of the kernel's time stands for a phase of a core cycle: 64 bits of it
-/// are 77 years at 940 MHz.
+/// kernel runs dry; and when the last core has finished, where the kernel pauses. The unit of the
+/// kernel's time stands for a phase of a core cycle: 64 bits of it are 77 years at 940 MHz.
 struct RunClock {
   static constexpr std::uint64_t kPhases = 8;
   std::exception_ptr failure;
   std::uint64_t events = 0;
+  std::size_t running = 0;  ///< Cores that have not finished.
 };
 
 /// A SystemC module with one method and one event: it runs when its engine has something to do and
@@ -51,6 +52,11 @@ class TimedModule : public sc_core::sc_module {
   /// nothing that others notice.
   bool quiet_until(std::uint64_t cycle) const;
   bool failed() const { return clock_.failure != nullptr; }
+  /// A core begins, and has finished: behind the last one the kernel pauses, for the accounts.
+  void begin_to_run() { ++clock_.running; }
+  void end_to_run() {
+    if (--clock_.running == 0) sc_core::sc_pause();
+  }
   /// Runs `work` and keeps its exception as the failure of the run.
   template <class Work>
   void guarded(const Work& work) {

@@ -73,6 +73,7 @@ void Core::start_of_simulation() {
   arrays.reserve(static_cast<std::size_t>(out_mxu.size()));
   for (int u = 0; u < out_mxu.size(); ++u) arrays.push_back(out_mxu[u]);
   if (!arrays.empty()) sequencer_->use_arrays(arrays);
+  begin_to_run();
   wake_at(0);
 }
 
@@ -151,6 +152,7 @@ bool Core::next_contact() {
     case Sequencer::Next::kWait:
       return runs_ahead_ && wait_ahead();
     case Sequencer::Next::kFinished:
+      if (!finished_) end_to_run();
       finished_ = true;
       return false;
   }
@@ -226,6 +228,12 @@ CoreResult Core::result(std::uint64_t run_end) {
   CoreResult result = sequencer_->result(run_end);
   overlap_.add_to(result.ops, run_end);
   return result;
+}
+
+void Core::end_account(std::uint64_t end) {
+  catch_up(end);  // DMAs that nobody waits for end all the same.
+  dma_account_ = dma_->account(end, sequencer_->cycle());
+  out_hbm->end_account(number_, end);
 }
 
 void Core::catch_up(std::uint64_t now) {

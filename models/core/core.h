@@ -60,7 +60,10 @@ class Core : public TimedModule,
   std::uint32_t number() const { return number_; }
   bool finished() const { return finished_; }
   std::uint64_t end_cycle() const { return sequencer_->cycle(); }
-  PartAccount dma_account(std::uint64_t end) { return dma_->account(end, sequencer_->cycle()); }
+  /// The accounts of its DMA engines and of its half of the HBM end, in the cycle in which the run
+  /// does: what is still under way goes on behind it.
+  void end_account(std::uint64_t end);
+  const PartAccount& dma_account() const { return dma_account_; }
   CoreResult result(std::uint64_t run_end);
   Sequencer& sequencer() { return *sequencer_; }
   const ScalarUnit& scalar_unit() const { return scalar_; }
@@ -125,6 +128,7 @@ class Core : public TimedModule,
   std::unique_ptr<DataPath> data_;  ///< With values, or where kernels are followed without.
   TransferOverlap overlap_;
   std::unique_ptr<DmaEngine> dma_;
+  PartAccount dma_account_;  ///< Of the whole run, when it has ended.
   std::unique_ptr<Sequencer> sequencer_;
   std::uint32_t steps_ = 0;  ///< That have ended and count.
   bool finished_ = false;

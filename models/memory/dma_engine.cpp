@@ -575,7 +575,6 @@ void DmaEngine::begin_account(std::uint64_t now) {
 }
 
 PartAccount DmaEngine::account(std::uint64_t end, std::uint64_t finished) {
-  end = std::max(end, counted_);
   count_starts(end);
   if (under_way_ > 0) {
     busy_cycles_ += end - counted_;

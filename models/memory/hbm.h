@@ -16,11 +16,15 @@ class Hbm : public TimedModule, public HbmPort {
   Hbm(const sc_core::sc_module_name& name, RunClock& clock, const MachineParams& params,
       const RunOptions& options);
 
-  void add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) {
-    model_->add_accounts(core, end, accounts);
+  /// Those of its channels, when they have ended.
+  void add_accounts(ExactAccounts& accounts) const {
+    accounts.insert(accounts.end(), accounts_.begin(), accounts_.end());
   }
 
   void begin_account(std::uint64_t now) override { model_->begin_account(now); }
+  void end_account(std::uint32_t core, std::uint64_t end) override {
+    model_->add_accounts(core, end, accounts_);
+  }
   void submit(const HbmRequest& request, std::uint64_t now) override;
   void advance(std::uint64_t cycle) override;
   std::optional<std::uint64_t> next_event() const override { return model_->next_event(); }
@@ -37,6 +41,7 @@ class Hbm : public TimedModule, public HbmPort {
   std::unique_ptr<HbmModel> model_;
   std::uint32_t exact_ = 0;  ///< Requests under way that are.
   bool awaited_ = false;
+  ExactAccounts accounts_;
 };
 
 }  // namespace tpu

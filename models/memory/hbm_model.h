@@ -61,8 +61,8 @@ class HbmModel {
   virtual void begin_account(std::uint64_t now) = 0;
   /// Its state in a cycle to which everything is known.
   virtual void describe(StepState& state) = 0;
-  /// Adds the accounts of its channels up to `end`, in clocks of the memory. Nothing is asked of it
-  /// afterwards.
+  /// Adds the accounts of its channels up to `end`, in clocks of the memory. They are not
+  /// asked for again; requests may go on.
   virtual void add_accounts(std::uint32_t core, std::uint64_t end, ExactAccounts& accounts) = 0;
 };
 

@@ -29,6 +29,18 @@ void append(const Counters& c, std::ostringstream& out) {
   out << '\n';
 }
 
+void append(const CriticalPath& path, std::ostringstream& out) {
+  out << "\npath " << path.cycles;
+  for (std::uint64_t cycles : path.path) out << ' ' << cycles;
+  for (std::uint64_t cycles : path.without) out << ' ' << cycles;
+  out << ' ' << path.twice_the_mxus << ' ' << path.cuts;
+  for (const CriticalPath::Op& op : path.ops) {
+    for (std::uint64_t cycles : op.path) out << ' ' << cycles;
+    for (std::int64_t cycles : op.gain) out << ' ' << cycles;
+    for (double cycles : op.cycles) out << ' ' << cycles;
+  }
+}
+
 std::string text_of(const RunResult& result) {
   std::ostringstream out;
   out << result.cycles << '\n';
@@ -40,6 +52,12 @@ std::string text_of(const RunResult& result) {
       out << op.count << ' ' << op.cycles << ' ';
       append(op.counters, out);
     }
+    for (const auto& [late, cycles] : core.waited_for) out << late << ':' << cycles << ' ';
+  }
+  append(result.critical_path, out);
+  for (const PartAccount& part : result.parts) {
+    out << '\n' << part.part;
+    for (const auto& [cause, cycles] : part.cycles) out << ' ' << cycles;
   }
   return out.str();
 }
