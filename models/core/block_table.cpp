@@ -335,7 +335,6 @@ BlockTable::Outcome BlockTable::look_up(Block& block, StateId entry, std::uint64
   return outcome;
 }
 
-/// For how long each unit is busy with what a bundle pushes; false: none is.
 bool BlockTable::pushed_work(const DecodedKernel& kernel, std::uint32_t bundle,
                              UnitTimes& work) const {
   bool any = false;

@@ -126,6 +126,9 @@ class BlockTable {
   /// The state after `cycles` in which nothing issued.
   StateId aged(StateId state, std::uint64_t cycles);
 
+  /// For how long each unit is busy with what a bundle pushes; false: none is.
+  bool pushed_work(const DecodedKernel& kernel, std::uint32_t bundle, UnitTimes& work) const;
+
   /// The cycles that units go on being busy in a state.
   const UnitCycles& busy(StateId state) const { return infos_[state].busy; }
 
@@ -178,7 +181,6 @@ class BlockTable {
   const ScheduleCauses& causes(std::uint32_t kernel);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);
   Outcome compute(const Block& block, StateId entry, std::uint64_t guards, UnitCycles& idle);
-  bool pushed_work(const DecodedKernel& kernel, std::uint32_t bundle, UnitTimes& work) const;
   void add_idle(const UnitTimes& before, const UnitTimes& work, std::uint64_t now,
                 std::uint64_t next, UnitCycles& idle) const;
   StateId number_of(Scoreboard::State state);

@@ -6,18 +6,27 @@
 
 namespace tpu {
 
+UnitTimes Sequencer::times_of_units() const {
+  UnitTimes until{};
+  for (std::size_t u = 0; u < until.size(); ++u) until[u] = scoreboard_->busy_until(pushed_unit(u));
+  return until;
+}
+
 /// Counts busy and idle cycles of units one by one while any of them works.
 void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to) {
   if (work_until_ <= from) return none_works_.add(state, to - from);
-  std::array<std::uint64_t, UnitCycles().size()> until{};
+  pass_cycles(state, from, to, times_of_units(), {});
+}
+
+/// The same where some units go on with what they had `before`, and begin with what is new later.
+void Sequencer::pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to,
+                            const UnitTimes& before, const UnitTimes& begin) {
+  const UnitTimes until = times_of_units();
   std::uint64_t last = from;
-  for (std::size_t u = 0; u < until.size(); ++u) {
-    until[u] = scoreboard_->busy_until(pushed_unit(u));
-    last = std::max(last, std::min(until[u], to));
-  }
+  for (const std::uint64_t each : until) last = std::max(last, std::min(each, to));
   for (std::uint64_t cycle = from; cycle < last; ++cycle) {
     for (std::size_t u = 0; u < until.size(); ++u) {
-      if (cycle < until[u]) {
+      if (cycle < before[u] || (begin[u] <= cycle && cycle < until[u])) {
         ++busy_passed_[u];
       } else {
         dynamic_.idle[pushed_index(u)].add(state, 1);
@@ -34,17 +43,25 @@ void Sequencer::check_bundles(std::uint64_t guards) {
   const DecodedKernel& kernel = blocks_.kernel(block_->kernel);
   std::uint64_t now = edges();
   for (std::uint32_t b = block_->first; b < block_->end; ++b) {
-    if (checks) {
-      const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
-      if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
-      if (kernel.bundles[b].first_queue_op != kernel.bundles[b + 1].first_queue_op) {
-        for (std::size_t u = 0; u < UnitCycles().size(); ++u) {
-          work_until_ = std::max(work_until_, scoreboard_->busy_until(pushed_unit(u)));
-        }
-      }
+    const std::uint64_t length = 1 + kernel.bundles[b].delay;
+    if (!checks) {
+      pass_cycles(CoreState::kIssue, now, now + length);
+      now += length;
+      continue;
     }
-    const std::uint64_t next = now + 1 + kernel.bundles[b].delay;
-    pass_cycles(CoreState::kIssue, now, next);
+    const UnitTimes before = times_of_units();
+    const Scoreboard::Violation violation = scoreboard_->issue(kernel, b, guards, now);
+    if (violation) fault(violation, b, now_ + now - edges(), violation.hazard.ready - now);
+    const std::uint64_t next = now + length + scoreboard_->take_held();
+    held_ += next - now - length;
+    UnitTimes begin{}, work{};
+    blocks_.pushed_work(kernel, b, work);
+    const UnitTimes after = times_of_units();
+    for (std::size_t u = 0; u < after.size(); ++u) {
+      begin[u] = after[u] - std::min(after[u], work[u]);
+      work_until_ = std::max(work_until_, after[u]);
+    }
+    pass_cycles(CoreState::kIssue, now, next, before, begin);
     now = next;
   }
 }

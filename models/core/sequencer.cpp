@@ -36,7 +36,10 @@ Sequencer::Sequencer(const Place& place, const MachineParams& params, BlockTable
       data_(data),
       outside_(outside),
       paths_(blocks.program(), options) {
-  if (options.interpret) scoreboard_.emplace(params.core);
+  if (options.interpret) {
+    scoreboard_.emplace(params.core);
+    scoreboard_->set_conventions(blocks.program().conventions);
+  }
   runs_quietly_ = options.interpret && !options.values && data == nullptr &&
                   options.observer == nullptr && place.clock.is_the_machines();
   result_.chip = place.chip;
@@ -55,6 +58,7 @@ void Sequencer::use_arrays(const std::vector<MatrixPort*>& arrays) {
         "v4, which counts on interlocks that the array of single cells leaves out");
   }
   scoreboard_.emplace(params_.core, arrays);
+  scoreboard_->set_conventions(blocks_.program().conventions);
   data_->use_arrays(arrays);
 }
 
@@ -615,7 +619,6 @@ void Sequencer::check_accounts() const {
 
 std::vector<Sequencer::FlagAddition> Sequencer::look_ahead(std::uint64_t blocks) {
   looking_ahead_ = true;
-  runs_quietly_ = false;
   idle_ = nullptr;  // Of the last block; the table may have forgotten it, and nobody asks it now.
   flags_.end_wait();
   try {

@@ -175,7 +175,10 @@ class Sequencer {
   void show_bundles() const;
   UnitCycles busy_now() const;
   void count_idle(CoreState state, std::uint64_t cycles);
+  UnitTimes times_of_units() const;
   void pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to);
+  void pass_cycles(CoreState state, std::uint64_t from, std::uint64_t to, const UnitTimes& before,
+                   const UnitTimes& begin);
   void check_accounts() const;
   Counters counters();
   void note_executions();

@@ -25,6 +25,12 @@ class RandomProgram {
     program.latency_ = 210;
     return program;
   }
+  /// For code that counts on interlocks: it pushes and pops when it likes.
+  static RandomProgram for_interlocks(std::uint32_t seed) {
+    RandomProgram program(seed);
+    program.hasty_ = true;
+    return program;
+  }
 
   isa::Program make() {
     const int callees = 1 + pick(2);
@@ -47,7 +53,10 @@ class RandomProgram {
       body(3, 3 + pick(6));
       drain();
     }
-    return program_of(text_.str());
+    isa::Program program = program_of(text_.str());
+    program.conventions.interlocked = hasty_;
+    if (hasty_) program.conventions.xlus = 2;
+    return program;
   }
   std::string text() const { return text_.str(); }
 
@@ -58,6 +67,7 @@ class RandomProgram {
   std::string operand() { return pick(2) == 0 ? data() : num(pick(300)); }
 
   void line(const std::string& body, int delay = 0) {
+    if (hasty_ && delay > 0) delay = pick(delay + 1);
     text_ << "  { " << body;
     if (delay > 0) text_ << (body.empty() ? "" : " ;; ") << "vdelay " << delay;
     text_ << " }\n";
@@ -265,8 +275,9 @@ class RandomProgram {
     line("%v4 = vpop.eup");
   }
   void lanes() {
-    line("vadd.xlane.f32.xlu0 %v5", 91 + pick(3));
-    line("%v5 = vpop.xlane.xlu0", 7);
+    const std::string unit = ".xlu" + num(hasty_ ? pick(2) : 0);
+    line("vadd.xlane.f32" + unit + " %v5", 91 + pick(3));
+    line("%v5 = vpop.xlane" + unit, 7);
     if (pick(2) == 0) return;
     line("vsyncmov 9");
     line("%s8 = spop");
@@ -288,6 +299,7 @@ class RandomProgram {
   int rows_ = 0;      ///< Results of mxu0 under way.
   int ready_in_ = 0;  ///< Cycles until they are all ready.
   bool large_ = false;
+  bool hasty_ = false;
   int latency_ = 105;
   std::vector<std::pair<std::string, int>> pending_;
 };

@@ -156,6 +156,20 @@ TEST(Twins, AgreeOnArraysOfSeveralBlocks) {
   EXPECT_GT(ended_well, 75);
 }
 
+TEST(Twins, AgreeWhereInterlocksHoldWhatComesTooEarly) {
+  std::uint64_t held = 0;
+  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
+    RandomProgram random = RandomProgram::for_interlocks(seed);
+    isa::Program program = random.make();
+    const std::string expected = outcome(program, {true, false}, {0});
+    ASSERT_EQ(outcome(program, {false, false}, {0}), expected) << "seed " << seed << random.text();
+    ASSERT_EQ(outcome(program, {false, false, 3}, {0}), expected) << "seed " << seed;
+    program.conventions.interlocked = false;
+    if (outcome(program, {false, false}, {0}).find("too early") != std::string::npos) ++held;
+  }
+  EXPECT_GT(held, 75u);
+}
+
 TEST(Twins, DamagedProgramsAreRefusedOrFault) {
   int refused = 0;
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
