@@ -129,12 +129,14 @@ class FreeRuns {
     slots_.assign(graph.transfers(), kNoSlot);
   }
 
-  void run() {
+  /// Up to where `last` is, or the last of all cores.
+  void run(std::uint32_t last) {
     const std::vector<Event>& events = graph_.events();
     for (std::uint32_t e = 0; e < events.size(); ++e) pass(events[e], e);
     Clocks end{};
     for (const OfCore& core : cores_) {
       end_op(core);
+      if (last != WaitGraph::kNone && &core != &cores_[last]) continue;
       for (std::size_t s = 0; s < kRuns; ++s) end[s] = std::max(end[s], core.clocks[s]);
     }
     for (std::size_t s = 0; s < CriticalPath::kSets; ++s) {
@@ -179,16 +181,20 @@ class FreeRuns {
     visit(kSets);
   }
 
-  OfCore& core(std::uint32_t number, const Event& event) {
-    OfCore& core = core_at(number);
-    if (!core.known) {
-      core.known = true;
-      std::uint64_t ran = 0;
-      for (const std::uint32_t each : event.ran) ran += each;
-      const std::uint64_t since =
-          event.kind == Event::Kind::kWait ? graph_.begin_cycle() : event.cycle - ran;
-      core.clocks.fill(std::max(since, graph_.begin_cycle()));
+  /// The core of its first event in the record. Of what it ran when the record began, the part
+  /// behind that counts, by the order that the path takes.
+  OfCore& begin_core(Event& event) {
+    OfCore& core = core_at(event.core);
+    core.known = true;
+    const std::uint64_t begin = graph_.begin_cycle();
+    std::uint64_t left = event.cycle - std::min(event.cycle, begin), ran = 0;
+    for (std::uint32_t& each : event.ran) {
+      each = static_cast<std::uint32_t>(std::min<std::uint64_t>(each, left));
+      left -= each;
+      ran += each;
     }
+    const bool waited = event.kind == Event::Kind::kWait || event.cycle < begin;
+    core.clocks.fill(waited ? begin : event.cycle - ran);
     return core;
   }
   OfCore& core_at(std::uint32_t number) {
@@ -214,8 +220,12 @@ class FreeRuns {
     const Transfer* transfer = graph_.transfer(event.transfer);
     if (event.kind == Event::Kind::kDone) {
       if (transfer != nullptr) finish(*transfer, event.transfer);
+    } else if (core_at(event.core).known) {
+      pass_on_core(event, transfer, core_at(event.core));
     } else {
-      pass_on_core(event, transfer);
+      Event first = event;
+      OfCore& mine = begin_core(first);
+      pass_on_core(first, transfer, mine);
     }
     if (transfer == nullptr) return;
     const std::size_t of = event.transfer - graph_.first_transfer();
@@ -225,8 +235,7 @@ class FreeRuns {
     }
   }
 
-  void pass_on_core(const Event& event, const Transfer* transfer) {
-    OfCore& mine = core(event.core, event);
+  void pass_on_core(const Event& event, const Transfer* transfer, OfCore& mine) {
     if (event.op != mine.op) {
       end_op(mine);
       mine.op = event.op;
@@ -347,12 +356,18 @@ using SetsUpTo = std::integral_constant<std::size_t, 2 * CriticalPath::set_of(kM
 
 /// What goes on side by side in the runs is for wide registers, with all that is called.
 #define TPU_SIDE_BY_SIDE TPU_CPU_CLONES __attribute__((flatten)) void
-TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kHbm>::value>& runs) { runs.run(); }
-TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kHost>::value>& runs) { runs.run(); }
-TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kIci>::value>& runs) { runs.run(); }
+TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kHbm>::value>& runs, std::uint32_t last) {
+  runs.run(last);
+}
+TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kHost>::value>& runs, std::uint32_t last) {
+  runs.run(last);
+}
+TPU_SIDE_BY_SIDE run(FreeRuns<SetsUpTo<Resource::kIci>::value>& runs, std::uint32_t last) {
+  runs.run(last);
+}
 #undef TPU_SIDE_BY_SIDE
 
-void add_free_runs(const WaitGraph& graph, CriticalPath& result) {
+void add_free_runs(const WaitGraph& graph, std::uint32_t core, CriticalPath& result) {
   std::vector<std::uint32_t> last_use(graph.transfers(), 0);
   Resource most = Resource::kHbm;
   const std::vector<Event>& events = graph.events();
@@ -364,7 +379,7 @@ void add_free_runs(const WaitGraph& graph, CriticalPath& result) {
   }
   const auto with_sets = [&](auto sets) {
     FreeRuns<decltype(sets)::value> runs(graph, std::move(last_use), result);
-    run(runs);
+    run(runs, core);
   };
   if (most == Resource::kHbm) return with_sets(SetsUpTo<Resource::kHbm>());
   if (most == Resource::kHost) return with_sets(SetsUpTo<Resource::kHost>());

@@ -71,7 +71,7 @@ void WaitGraph::at(const Position& position) {
 void WaitGraph::pass(const Position& position) {
   append(Event::Kind::kRan, position);
   if (events_.size() < most_) return;
-  if (cores_[position.core].accounts >= warmup_steps_) evaluate(position.core);
+  if (cores_[position.core].accounts >= warmup_steps_) evaluate(position.core, false);
   ++result_.cuts;
   forget(first_event_ + events_.size(), position.cycle);
 }
@@ -161,9 +161,9 @@ bool WaitGraph::queued(const Transfer& mine) const {
   return before->done > mine.split + latency;
 }
 
-void WaitGraph::evaluate(std::uint32_t core) {
+void WaitGraph::evaluate(std::uint32_t core, bool is_the_end) {
   add_path(*this, core, result_);
-  add_free_runs(*this, result_);
+  add_free_runs(*this, is_the_end ? kNone : core, result_);
 }
 
 /// What the host needs for the batches of the account, where it is what they wait for. A step that
@@ -178,7 +178,7 @@ std::uint64_t WaitGraph::host_cycles() const {
 }
 
 CriticalPath WaitGraph::finish(std::uint32_t core) {
-  evaluate(core);
+  evaluate(core, true);
   const std::uint64_t host = host_cycles();
   for (std::size_t set = 0; set < CriticalPath::kSets; ++set) {
     if ((set & CriticalPath::set_of(Resource::kHost)) != 0) continue;

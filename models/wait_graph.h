@@ -107,7 +107,7 @@ class WaitGraph {
   Event& append(Event::Kind kind, const Position& position);
   Event& append(const Event& event);
   void forget(std::uint64_t event, std::uint64_t cycle);
-  void evaluate(std::uint32_t core);
+  void evaluate(std::uint32_t core, bool is_the_end);
   std::uint64_t host_cycles() const;
 
   const double hbm_bytes_per_cycle_;
@@ -126,6 +126,8 @@ class WaitGraph {
 
 /// Adds the part of a run that a record holds, up to the last event of `core`, to a result.
 void add_path(const WaitGraph& graph, std::uint32_t core, CriticalPath& result);
-void add_free_runs(const WaitGraph& graph, CriticalPath& result);
+/// Up to its end, or up to where `core` is: of what others have done ahead of it the record that
+/// begins there holds the rest.
+void add_free_runs(const WaitGraph& graph, std::uint32_t core, CriticalPath& result);
 
 }  // namespace tpu

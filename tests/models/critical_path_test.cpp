@@ -116,6 +116,39 @@ TEST(CriticalPath, WorkHidesATransferThatIsDoneBefore) {
   EXPECT_EQ(path.gain(kMxu), 400);
 }
 
+/// The second one starts when the first one's data has passed: it did not wait for it.
+TEST(CriticalPath, ATransferBehindTheDataOfAnotherIsNotQueued) {
+  const std::uint64_t latency = MachineParams().hbm.latency_cycles;
+  for (const std::uint64_t late : {0u, 1u}) {
+    HandGraph graph;
+    const std::uint32_t first = graph.start();
+    graph.run(1000);
+    const std::uint32_t second = graph.start();
+    graph.run(latency + late);
+    graph.wait(first, 1000 + latency + late);
+    graph.wait(second, 3000);
+    const CriticalPath path = graph.finish();
+    expect_whole(path);
+    EXPECT_EQ(on(path, Resource::kHbm), late == 0 ? 2000u : 3000u);
+    EXPECT_EQ(on(path, Resource::kMxu), late == 0 ? 1000u : 0u);
+  }
+}
+
+/// The data of a batch goes into the HBM behind that of a DMA, whatever was in the host before.
+TEST(CriticalPath, ABatchQueuesInTheMemoryAsADmaDoes) {
+  HandGraph graph;
+  graph.run(10);
+  const std::uint32_t dma = graph.start();
+  graph.run(90);
+  const std::uint32_t batch = graph.start_batch(100);
+  graph.wait(dma, 1100);
+  graph.wait(batch, 1200);
+  const CriticalPath path = graph.finish();
+  expect_whole(path);
+  EXPECT_EQ(on(path, Resource::kHbm), 1190u);
+  EXPECT_EQ(on(path, Resource::kMxu), 10u);
+}
+
 /// The host makes a batch each 1000 cycles whatever the core does: work between them is hidden.
 TEST(CriticalPath, ALateBatchComesABatchOfTheHostBehindTheOneBeforeIt) {
   constexpr std::size_t kHost = CriticalPath::set_of(Resource::kHost);
@@ -201,6 +234,40 @@ TEST(CriticalPath, AWarmUpThatIsCutIsNotInTheResult) {
     expect_whole(path);
     EXPECT_EQ(path.cycles, 3 * kMost * 10);
     EXPECT_EQ(path.ops.at(0).gain[0], static_cast<std::int64_t>(path.cycles));
+  }
+}
+
+/// Of what a core runs when the record begins, or begins anew, the part behind that counts; one
+/// that is ahead by then begins where it is.
+TEST(CriticalPath, WhatACoreRunsWhenTheRecordBeginsCountsFromThere) {
+  for (const bool cut : {false, true}) {
+    for (const std::uint64_t ahead : {0u, 100u}) {
+      WaitGraph graph(MachineParams(), 2, 1, 0, cut ? 5 : 1000);
+      WaitGraph::Position late, other;
+      late.core = 1;
+      late.op = other.op = 0;
+      for (int i = 0; i < 4; ++i) {
+        if (i == 3) {
+          late.cycle = late.ran[1] = ahead == 0 ? 200 : 1000 + ahead;
+          graph.pass(late);
+        }
+        other.cycle += 250;
+        other.ran[0] += 250;
+        graph.pass(other);
+      }
+      if (!cut) graph.begin(0, other.cycle);
+      late.cycle = late.ran[1] = 1500;
+      graph.pass(late);
+      if (!cut) graph.begin(1, late.cycle);
+      other.cycle = other.ran[0] = 1200;
+      graph.pass(other);
+      const CriticalPath path = graph.finish(1);
+      expect_whole(path);
+      EXPECT_EQ(path.cycles, cut ? 1500u : 500u) << ahead;
+      EXPECT_EQ(path.cuts, cut ? 1u : 0u);
+      // Without it the other core needs 200 cycles more, and what it was ahead stays.
+      EXPECT_EQ(path.gain(CriticalPath::set_of(Resource::kVector)), 500 - 200) << ahead;
+    }
   }
 }
 

@@ -334,6 +334,42 @@ kernel top
   EXPECT_EQ(of_17 - run(program_of(text("$0x403"))).cycles, 16u * 4);
 }
 
+/// Words come and go in the cycles in which their DMAs end, whether anybody looks at the flag or
+/// not; the core is ahead of the memory then.
+TEST(Dma, WordsOfSmemMoveWhenTheirDmaEnds) {
+  isa::Program comes = program_of(R"(
+kernel top
+  { dma.hbm_to_smem 40, 1, 1024, 1 }
+  { vdelay 999 }
+  { vsyncadd 7, 1 }
+  { %s2 = sld [smem:$0x402] }
+)" + std::string(kTrips));
+  isa::Buffer table;
+  table.granule = 40;
+  table.data = {0, 0, 17};
+  comes.buffers.push_back(table);
+  const isa::Program goes = program_of(R"(
+kernel top
+  { sst [smem:$0x402] 17 }
+  { dma.smem_to_hbm 1024, 1, 40, 1 }
+  { vdelay 999 }
+  { vsyncadd 7, 1 }
+  { sst [smem:$0x402] 3 }
+  { dma.done.wait 1, 1 }
+  { vsyncadd 1, -1 }
+  { dma.hbm_to_smem 40, 1, 2048, 1 }
+  { vdelay 999 }
+  { vsyncadd 7, 1 }
+  { %s2 = sld [smem:$0x802] }
+)" + std::string(kTrips));
+  for (const bool interpret : {false, true}) {
+    RunOptions options = test::on_core(0);
+    options.interpret = interpret;
+    EXPECT_EQ(run(comes, options).cycles, 1u + 1000 + 1 + 1 + 1 + 17 * 4) << interpret;
+    EXPECT_EQ(run(goes, options).cycles, 2u + 1000 + 5 + 1000 + 1 + 1 + 1 + 17 * 4) << interpret;
+  }
+}
+
 TEST(Dma, ReadingWhatNothingWroteIsAFaultWithValuesOn) {
   const isa::Program program = program_of(R"(
 kernel top

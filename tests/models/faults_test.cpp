@@ -241,6 +241,27 @@ TEST(Faults, AnEndlessLoopBundleByBundleEndsAtTheLimit) {
                "the step has taken more than 200 cycles", options);
 }
 
+/// Bundle by bundle the first one behind which the limit has passed is named.
+TEST(Faults, AStraightStretchThatIsTooLongBundleByBundleEndsAtTheLimit) {
+  RunOptions options = test::on_core(0);
+  options.interpret = true;
+  options.runaway_cycles = 100;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "{ %s1 = smov 0 ;; vdelay 9 }";
+  expect_fault(text, "bundle 0xa: the core has run for 110 cycles", options);
+}
+
+TEST(Faults, AHaltIsWhereItStands) {
+  for (const bool interpret : {false, true}) {
+    RunOptions options = test::on_core(0);
+    options.interpret = interpret;
+    expect_fault(
+        "{ %s1 = smov 7 ;; vdelay 4 }{ %v1 = vadd.f32 %v1, %v1 }{ sst [smem:$0x400] %s1 }"
+        "{ vdelay 30 }{ %v1 = vadd.f32 %v1, %v1 ;; shalt.err }{ %s1 = smov 7 }",
+        "cycle 38, kernel \"top\", bundle 0x4", options);
+  }
+}
+
 /// One granule from HBM, over and over: each trip is a contact with the outside.
 const char* const kEndlessDmas =
     "loop:\n{ dma.hbm_to_vmem 0, 1, 0, 8 }{ dma.done.wait 8, 1 }{ vsyncadd 8, -1 }"

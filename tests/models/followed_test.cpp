@@ -64,6 +64,36 @@ TEST(Followed, ControlThatPassesThroughTheVectorUnitIsThatOfARunWithValues) {
   EXPECT_EQ(test::run(program).cycles, result.cycles + 2 * 4);
 }
 
+TEST(Followed, BundleByBundleTheSameIsKnown) {
+  isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
+  add_buffer(program, 40, isa::BufferRole::kConstant, {21});
+  RunOptions options = test::on_core(0);
+  options.interpret = true;
+  EXPECT_EQ(test::run(program, options).cycles, test::run(program).cycles);
+}
+
+/// What the vector unit sent is overwritten: the word is known again, in this block and later.
+TEST(Followed, AKnownWordOverAnUnknownOneIsKnown) {
+  const isa::Program program = program_of(R"(
+kernel top
+  { vpush %v0 }
+  { %s1 = spop }
+  { sst [smem:$0x400] %s1 }
+  { sst [smem:$0x400] 5 }
+  { vsyncadd 9, 1 }
+  { %s2 = sld [smem:$0x400] }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+  const RunResult result = test::run(program);
+  EXPECT_EQ(result.cycles, 7u + 5 * 4);
+  EXPECT_FALSE(has_note(result, "control depends on data"));
+}
+
 /// The second granule of a DMA lies behind the first one, in HBM and in VMEM.
 TEST(Followed, ControlOnTheSecondGranuleOfADmaIsThatOfARunWithValues) {
   isa::Program program = program_of(R"(

@@ -80,6 +80,54 @@ TEST(ScheduleCauses, CyclesThatNothingAsksForAreUnforced) {
             (Expected{{Cause::kUnforced, 10}, {Cause::kScalar, 1}}));
 }
 
+/// A load is there after two cycles, a move after one: both reach the last bundle, and the load
+/// explains more, whichever register it is.
+TEST(ScheduleCauses, OfTwoRegistersThatAreDueTheOneThatExplainsMoreHolds) {
+  for (const bool load_first : {true, false}) {
+    const std::string load = load_first ? "%s1" : "%s2", move = load_first ? "%s2" : "%s1";
+    EXPECT_EQ(causes_of("  { " + load + " = sld [smem:$0x400] }\n  { " + move +
+                        " = smov 1 }\n  { %s3 = sadd.s32 %s1, %s2 }\n"),
+              (Expected{{Cause::kScalarResult, 2}, {Cause::kScalar, 1}}))
+        << load_first;
+  }
+}
+
+/// The load and the move are due in the same cycle; the register has the move's value.
+TEST(ScheduleCauses, WhatIsOverwrittenHoldsNobody) {
+  EXPECT_EQ(causes_of(R"(
+  { %s1 = sld [smem:$0x400] }
+  { %s1 = smov 1 }
+  { %s3 = sadd.s32 %s1, 1 }
+)"),
+            (Expected{{Cause::kUnforced, 1}, {Cause::kScalarResult, 1}, {Cause::kScalar, 1}}));
+}
+
+/// The table of what is due comes around every 256 cycles.
+TEST(ScheduleCauses, ARegisterIsDueWhenItWasWrittenLast) {
+  for (const int apart : {255, 256, 257, 512}) {
+    EXPECT_EQ(causes_of("  { %s1 = smov 1 ;; vdelay " + std::to_string(apart - 1) +
+                        " }\n  { %s1 = smov 2 }\n  { %s3 = sadd.s32 %s1, 1 }\n"),
+              (Expected{{Cause::kUnforced, apart}, {Cause::kScalarResult, 1}, {Cause::kScalar, 1}}))
+        << apart;
+    // What was due that long ago holds nobody.
+    EXPECT_EQ(causes_of("  { %s1 = smov 1 ;; vdelay " + std::to_string(apart) +
+                        " }\n  { %s3 = sadd.s32 %s1, 1 }\n"),
+              (Expected{{Cause::kUnforced, apart + 1}, {Cause::kScalar, 1}}))
+        << apart;
+  }
+}
+
+/// Predicates, masks and vectors as scalars are.
+TEST(ScheduleCauses, EveryFileOfRegistersHolds) {
+  EXPECT_EQ(causes_of("  { %p1 = pmov 1 }\n  { %p2 = pneg %p1 }\n"),
+            (Expected{{Cause::kScalarResult, 1}, {Cause::kScalar, 1}}));
+  EXPECT_EQ(causes_of("  { %v1 = vadd.f32 %v0, %v0 }\n  { %v2 = vadd.f32 %v1, %v1 }\n"),
+            (Expected{{Cause::kVectorResult, 1}, {Cause::kVectorAlu, 1}}));
+  EXPECT_EQ(causes_of("  { %m1 = vcmp.lt.f32.partialorder %v0, %v3 }\n"
+                      "  { %v2 = vsel %m1, %v0, %v3 }\n"),
+            (Expected{{Cause::kVectorResult, 1}, {Cause::kVectorAlu, 1}}));
+}
+
 TEST(ScheduleCauses, WeightsAreLoadedAtTheirPort) {
   // The matmul may not overtake the second; the code ends when the port is free again.
   EXPECT_EQ(causes_of(R"(

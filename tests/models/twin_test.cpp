@@ -66,6 +66,7 @@ struct Mode {
   bool interpret = false;
   bool values = false;
   std::size_t most_remembered = std::size_t{1} << 20;
+  std::uint32_t warmup_steps = 0;
 };
 
 std::string outcome(const isa::Program& program, Mode mode, const std::vector<std::uint32_t>& cores,
@@ -76,6 +77,7 @@ std::string outcome(const isa::Program& program, Mode mode, const std::vector<st
   options.interpret = mode.interpret;
   options.values = mode.values;
   options.most_remembered = mode.most_remembered;
+  options.warmup_steps = mode.warmup_steps;
   try {
     Machine machine(params, program);
     CoreLoad load;
@@ -126,6 +128,18 @@ TEST(Twins, ForgettingWhatBlocksDoChangesNothing) {
     const isa::Program program = random.make();
     const std::string expected = outcome(program, {}, {0, 1});
     EXPECT_EQ(outcome(program, {false, false, 3}, {0, 1}), expected) << "seed " << seed;
+  }
+}
+
+TEST(Twins, AgreeBehindAWarmUp) {
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    const isa::Program program = RandomProgram(seed).make();
+    Mode fast, slow;
+    fast.warmup_steps = slow.warmup_steps = 1;
+    slow.interpret = true;
+    for (const std::vector<std::uint32_t>& cores : {std::vector<std::uint32_t>{0}, {0, 1, 5}}) {
+      ASSERT_EQ(outcome(program, fast, cores), outcome(program, slow, cores)) << "seed " << seed;
+    }
   }
 }
 
