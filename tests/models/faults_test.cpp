@@ -241,14 +241,20 @@ TEST(Faults, AnEndlessLoopBundleByBundleEndsAtTheLimit) {
                "the step has taken more than 200 cycles", options);
 }
 
-/// Bundle by bundle the first one behind which the limit has passed is named.
+/// Bundle by bundle the first one behind which the limit has passed is named, in a step that knows
+/// what follows what, too.
 TEST(Faults, AStraightStretchThatIsTooLongBundleByBundleEndsAtTheLimit) {
   RunOptions options = test::on_core(0);
   options.interpret = true;
-  options.runaway_cycles = 100;
   std::string text;
   for (int i = 0; i < 40; ++i) text += "{ %s1 = smov 0 ;; vdelay 9 }";
-  expect_fault(text, "bundle 0xa: the core has run for 110 cycles", options);
+  for (const std::uint32_t steps : {1u, 2u}) {
+    options.steps = steps;
+    options.runaway_cycles = 400 * steps - 300;
+    expect_fault(
+        text, "bundle 0xa: the core has run for " + std::to_string(400 * steps - 290) + " cycles",
+        options);
+  }
 }
 
 TEST(Faults, AHaltIsWhereItStands) {
