@@ -257,14 +257,17 @@ TEST(Faults, AStraightStretchThatIsTooLongBundleByBundleEndsAtTheLimit) {
   }
 }
 
+/// In the third trip, when the interpreter knows what follows what.
 TEST(Faults, AHaltIsWhereItStands) {
   for (const bool interpret : {false, true}) {
     RunOptions options = test::on_core(0);
     options.interpret = interpret;
     expect_fault(
-        "{ %s1 = smov 7 ;; vdelay 4 }{ %v1 = vadd.f32 %v1, %v1 }{ sst [smem:$0x400] %s1 }"
-        "{ vdelay 30 }{ %v1 = vadd.f32 %v1, %v1 ;; shalt.err }{ %s1 = smov 7 }",
-        "cycle 38, kernel \"top\", bundle 0x4", options);
+        "{ %s1 = smov 0 }\nloop:\n{ %s1 = sadd.s32 %s1, 1 ;; vdelay 4 }"
+        "{ %v1 = vadd.f32 %v1, %v1 }{ %p2 = scmp.eq.s32.totalorder %s1, 3 }{ vdelay 30 }"
+        "{ %v1 = vadd.f32 %v1, %v1 ;; shalt.err (%p2) }"
+        "{ %p1 = scmp.lt.s32.totalorder %s1, 5 }{ sbr.rel (%p1) target = loop }{ %s2 = smov 0 }",
+        "cycle " + std::to_string(1 + 2 * 42 + 38) + ", kernel \"top\", bundle 0x5", options);
   }
 }
 
