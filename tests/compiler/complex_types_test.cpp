@@ -285,6 +285,79 @@ TEST(ComplexTypes, LoopsSumsAndProductsHandPartsOn) {
   }
 }
 
+/// `count` rows x: h becomes h * x + x, and each is kept by a call, as JAX writes it.
+std::string stacking_text(std::size_t count) {
+  const std::string n = std::to_string(count), all = "c64[" + n + ",8,128]",
+                    state = "(s32[], c64[8,128], " + all + ", " + all + ")";
+  return "HloModule k\nkeep {\n  a = " + all +
+         " parameter(0)\n  h = c64[8,128] parameter(1)\n  i = s32[] parameter(2)\n"
+         "  z = s32[] constant(0)\n  r = c64[1,8,128] reshape(h)\n  ROOT u = " +
+         all + " dynamic-update-slice(a, r, i, z, z)\n}\nbody {\n  s = " + state +
+         " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n"
+         "  h = c64[8,128] get-tuple-element(s), index=1\n  x = " +
+         all + " get-tuple-element(s), index=2\n  y = " + all +
+         " get-tuple-element(s), index=3\n  z = s32[] constant(0)\n"
+         "  d = c64[1,8,128] dynamic-slice(x, i, z, z), dynamic_slice_sizes={1,8,128}\n"
+         "  r = c64[8,128] reshape(d)\n  p = c64[8,128] multiply(h, r)\n"
+         "  g = c64[8,128] add(p, r)\n  k = " +
+         all +
+         " call(y, g, i), to_apply=keep\n  one = s32[] constant(1)\n  j = s32[] add(i, one)\n"
+         "  ROOT t = " +
+         state + " tuple(j, g, x, k)\n}\ntest {\n  s = " + state +
+         " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant(" + n +
+         ")\n  ROOT p = pred[] compare(i, n), direction=LT\n}\nENTRY main {\n"
+         "  h = c64[8,128] parameter(0)\n  x = " +
+         all +
+         " parameter(1)\n  z = s32[] constant(0)\n  o = c64[] constant((0, 0))\n  y = " + all +
+         " broadcast(o), dimensions={}\n  s = " + state + " tuple(z, h, x, y)\n  l = " + state +
+         " while(s), condition=test, body=body\n  ROOT k = " + all +
+         " get-tuple-element(l), index=3\n}\n";
+}
+
+/// An iteration moves the numbers that it reads and keeps, not all that are kept.
+TEST(ComplexTypes, LoopsKeepNumbersRowByRow) {
+  constexpr std::size_t kRow = 8 * 128;
+  std::uint64_t cycles[2] = {};
+  for (const std::size_t count : {20U, 60U}) {
+    Numbers h = random_numbers(kRow, 21), x = random_numbers(count * kRow, 22), expected;
+    for (Complex& number : x) number *= 0.2;
+    const hlo::Module module = hlo::read_hlo_text("test.hlo", stacking_text(count));
+    CoreArguments arguments;
+    arguments.parameters = {bytes_of(h, false), bytes_of(x, false)};
+    const CompiledRun run = run_compiled(module, {arguments});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      expected.push_back(h[i % kRow] = h[i % kRow] * x[i] + x[i]);
+    }
+    EXPECT_LT(error_of(numbers_in(run.outputs.at(0).at(0)), expected), 1e-5) << count;
+    cycles[count == 20 ? 0 : 1] = run.result.cycles;
+  }
+  // In a host's array real and imaginary parts alternate: what parts them is in both.
+  EXPECT_LT(cycles[1], 3 * cycles[0] + 3 * cycles[0] / 10);
+}
+
+/// A state that is a result as it is, and one that an inner loop's state becomes.
+TEST(ComplexTypes, StatesOfLoopsThatAreUsedWholeStayWhole) {
+  const Numbers x = random_numbers(6, 23);
+  const std::string state = "(s32[], c64[6])";
+  const std::string text =
+      "HloModule w\ninner_body {\n  s = " + state +
+      " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n"
+      "  x = c64[6] get-tuple-element(s), index=1\n  one = s32[] constant(1)\n"
+      "  j = s32[] add(i, one)\n  y = c64[6] multiply(x, x)\n  ROOT t = " +
+      state + " tuple(j, y)\n}\ninner_test {\n  s = " + state +
+      " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant(2)\n"
+      "  ROOT p = pred[] compare(i, n), direction=LT\n}\nbody {\n  s = " +
+      state + " parameter(0)\n  ROOT l = " + state +
+      " while(s), condition=inner_test, body=inner_body\n}\ntest {\n  s = " + state +
+      " parameter(0)\n  i = s32[] get-tuple-element(s), index=0\n  n = s32[] constant(2)\n"
+      "  ROOT p = pred[] compare(i, n), direction=LT\n}\nENTRY main {\n"
+      "  x = c64[6] parameter(0)\n  z = s32[] constant(0)\n  s = " +
+      state + " tuple(z, x)\n  ROOT l = " + state + " while(s), condition=test, body=body\n}\n";
+  Numbers expected;
+  for (const Complex& number : x) expected.push_back(std::pow(number, 4));
+  EXPECT_LT(error_of(results_of(text, {x}).at(1), expected), 1e-5);
+}
+
 /// By the imaginary part where the real ones are equal, as NumPy sorts; a payload follows.
 TEST(ComplexTypes, SortsMoveBothParts) {
   Numbers x = random_numbers(30, 11), payload = random_numbers(30, 12);

@@ -11,6 +11,7 @@
 #include "workloads/compiler/passes/expand/async_pairs.h"
 #include "workloads/compiler/passes/expand/canonical_forms.h"
 #include "workloads/compiler/passes/expand/collective_forms.h"
+#include "workloads/compiler/passes/expand/complex_states.h"
 #include "workloads/compiler/passes/expand/control_flow.h"
 #include "workloads/compiler/passes/expand/convolution_forms.h"
 #include "workloads/compiler/passes/expand/custom_calls.h"
@@ -215,16 +216,12 @@ Pass simplify_row(Stage stage) {
 }
 
 std::vector<Pass> whole_module_rows() {
-  const Facts plain{Fact::kVerified};
+  const Facts plain{Fact::kVerified}, words{Fact::kInWords};
   return {
       {"verify", Stage::kWhole, run_verify, {}, {}, plain},
       {"join_async_pairs", Stage::kWhole, on_module<join_async_pairs>, plain, {}, {Fact::kWhole}},
       {"resolve_custom_calls", Stage::kWhole, on_module<resolve_custom_calls>, plain},
-      {"legalize_lapack_calls",
-       Stage::kWhole,
-       on_module<legalize_lapack_calls>,
-       plain,
-       {Fact::kInWords}},
+      {"legalize_lapack_calls", Stage::kWhole, on_module<legalize_lapack_calls>, plain, words},
       {"expand_approximate_top_k",
        Stage::kWhole,
        on_module_then_names<expand_approximate_top_k>,
@@ -271,6 +268,11 @@ std::vector<Pass> whole_module_rows() {
        {},
        {"expand_scatters"}},
       {"split_wide_sorts", Stage::kWhole, on_module<split_wide_sorts>, plain, {Fact::kInWords}},
+      {"split_complex_states",
+       Stage::kWhole,
+       on_module<split_complex_states>,
+       plain,
+       {Fact::kInWords}},
       {"hold_in_words", Stage::kWhole, run_hold_in_words, plain, {}, {Fact::kInWords}},
       {"expand_factorizations",
        Stage::kWhole,
