@@ -394,6 +394,9 @@ kernel top
   const auto pcie = static_cast<std::uint64_t>(std::ceil(65536.0 * 940 / 15000)) + 940;
   EXPECT_EQ(result.cycles, dma_cycles(64) + pcie + 1);
   EXPECT_EQ(result.cores[0].total.core[CoreState::kOutfeedWait], dma_cycles(64) + pcie - 1);
+  EXPECT_EQ(result.critical_path.path[static_cast<std::size_t>(Resource::kHost)], pcie);
+  EXPECT_EQ(result.critical_path.gain(CriticalPath::set_of(Resource::kHost)),
+            static_cast<std::int64_t>(pcie));
 }
 
 TEST(Dma, StartsOfOneCoreKeepTheIssueInterval) {

@@ -238,6 +238,39 @@ TEST(WaitCauses, ALongerProgramIsTheCauseAndTheLateCoreIsNamed) {
   }
 }
 
+/// Core 0 waits from the begin on for core 1, which waits 1,500 times for its host: more than is
+/// kept of a core for which nobody waits.
+TEST(WaitCauses, TheWaitOfACoreKeepsThePastOfTheOthers) {
+  RunOptions options;
+  options.cores = {0, 1};
+  const RunResult result = test::run(program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x1] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = late }
+  { %s2 = smov 0 }
+  { vwait.ge.trace 6, 1 }
+  { %p2 = scmp.eq.s32.totalorder %s1, 0 }
+  { sbr.rel (%p2) target = end }
+  { %s2 = smov 0 }
+late:
+  { dma.hbm_to_outfeed 0, 1, 1 }
+  { dma.done.wait 1, 1 }
+  { vsyncadd 1, -1 }
+  { %s2 = sadd.s32 %s2, 1 }
+  { %p3 = scmp.lt.s32.totalorder %s2, 1500 }
+  { sbr.rel (%p3) target = late }
+  { %s3 = smov 0 }
+  { vsyncadd.remote 262150, 1 }
+end:
+  { %s2 = smov 0 }
+)"),
+                                     options);
+  const std::uint64_t waits = result.cores[1].total.core[CoreState::kOutfeedWait];
+  EXPECT_GT(waits, 1500u * 940);  // The way to the host takes 1000 ns.
+  EXPECT_EQ(result.cores[0].total.core[CoreState::kPeerHostWait], waits);
+}
+
 TEST(WaitCauses, PiecesOfAWaitLeaveTheUnitsAccountsWhole) {
   const RunResult result = run_on_a_board(step_with_a_barrier(5000), 1e6, false);
   for (const CoreResult& core : result.cores) {
