@@ -333,7 +333,7 @@ HbmParams random_params(std::mt19937& random) {
   params.banks = pick({8, 16});
   params.refresh_interval_ns = pick({0, 900, 3900});
   params.first_refresh_ns = pick({0, 500, 5000});
-  params.precharge_ns = pick({14, 60});
+  params.precharge_ns = pick({14, 60, 200});
   params.drain_bursts = pick({1, 32, 64, 100});
   params.bus_turn_clocks = pick({0, 2, 30});
   return params;
@@ -366,7 +366,7 @@ TEST(HbmController, AgreesWithEveryBurstByItself) {
     const HbmParams params = random_params(random);
     HbmController hbm(params, kClock, 2);
     test::HbmBurstTwin twin(params, kClock, 2);
-    const std::size_t count = 1 + random() % 25;
+    const std::size_t count = 1 + random() % (seed % 10 == 0 ? 100 : 25);
     std::vector<std::uint64_t> done(count);
     std::uint64_t now = random() % 3000;
     for (std::size_t i = 0; i < count; ++i) {
@@ -390,6 +390,36 @@ TEST(HbmController, AgreesWithEveryBurstByItself) {
       for (const HbmRequest& finished : hbm.advance(*next)) done[finished.token] = *next;
     }
     ASSERT_EQ(done, twin.run()) << "seed " << seed;
+  }
+}
+
+/// Wherever the account ends, each clock more is one more of one cause, and none is taken back.
+TEST(HbmController, AccountsGrowClockByClock) {
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(seed);
+    HbmParams params = random_params(random);
+    params.channels = params.pseudo_channels = 2;
+    std::vector<HbmRequest> requests;
+    for (std::uint64_t i = 0; i < 8; ++i) requests.push_back(random_request(random, i));
+    std::vector<std::vector<std::uint64_t>> before;
+    for (std::uint64_t end = 0; end < 1200; ++end) {
+      HbmController hbm(params, kClock, 2);
+      for (const HbmRequest& request : requests) hbm.submit(request, 0);
+      ExactAccounts accounts;
+      hbm.add_accounts(0, end, accounts);
+      std::vector<std::vector<std::uint64_t>> now;
+      for (const ExactAccount& each : accounts) {
+        now.emplace_back();
+        for (const auto& [cause, clocks] : each.cycles) now.back().push_back(clocks);
+      }
+      for (std::size_t c = 0; c < before.size(); ++c) {
+        for (std::size_t i = 0; i < now[c].size(); ++i) {
+          ASSERT_GE(now[c][i], before[c][i]) << "seed " << seed << ", channel " << c << ", cycle "
+                                             << end << ", " << accounts[c].cycles[i].first;
+        }
+      }
+      before = std::move(now);
+    }
   }
 }
 
