@@ -107,6 +107,31 @@ TEST(Dma, SmallChunksWaitForTheFullestChannel) {
   }
 }
 
+/// Two runs of four fit, the two granules of the third one do not.
+TEST(Dma, TheLastRunMayBeTheOneThatLeavesTheMemory) {
+  const auto half = static_cast<std::uint32_t>((std::uint64_t{MachineParams().hbm.gib} << 20) / 2);
+  for (const std::uint32_t room : {34u, 33u}) {
+    isa::DmaDescriptor descriptor;
+    descriptor.source.address = half - room;
+    descriptor.source.stride = 16;
+    descriptor.source.granules_per_run = 4;
+    descriptor.destination.space = isa::MemorySpace::kVmem;
+    descriptor.granules = 10;
+    descriptor.destination_flag = 5;
+    isa::Program program = program_of("kernel top\n  { dma 512 }\n  { dma.done.wait 5, 10 }\n");
+    const isa::DmaWords words = isa::encode(descriptor);
+    for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+    const std::string fault = fault_of(program);
+    if (room == 34) {
+      EXPECT_EQ(fault, "");
+    } else {
+      EXPECT_NE(fault.find("the source of the DMA ends at HBM granule " + num(half + 1)),
+                std::string::npos)
+          << fault;
+    }
+  }
+}
+
 TEST(Dma, DescriptorsInSmemStartStridedDmas) {
   // 2 runs of 4 granules, 16 apart in HBM, into VMEM row 8; flag 5.
   isa::DmaDescriptor descriptor;
