@@ -17,7 +17,10 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/contraction/dot_tiling.h"
+#include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/layout/layouts.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/compiler/program/program_assembly.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::cost_test {
@@ -287,6 +290,53 @@ TEST(Cost, SearchesOfProductsExpectWhatTheirKernelsTake) {
     }
     std::sort(errors.begin(), errors.end());
     EXPECT_LE(errors[errors.size() / 2], 0.10) << machine.name << ", worst " << errors.back();
+  }
+}
+
+/// Cycles of the kernel that copies an array, as it lies in row-major order, to another order: it
+/// stands in a program in place of a negation.
+double cycles_of_copy(const hlo::Shape& from, const hlo::Shape& to, const MachineParams& machine) {
+  const std::string type = hlo::to_string(from, false);
+  const compiler::Target target = target_of(machine, 1);
+  compiler::ScheduledModule scheduled = compiler::schedule(
+      hlo::read_hlo_text("copy", "HloModule copy\nENTRY main {\n  x = " + type +
+                                     " parameter(0)\n  ROOT y = " + type + " negate(x)\n}\n"),
+      target, nullptr);
+  hlo::Computation& entry = scheduled.module.entry_computation();
+  hlo::HloInstruction& copy = entry.at(entry.root);
+  copy.opcode = HloOpcode::kCopy;
+  copy.shape = to;
+  entry.at(copy.operands[0]).shape = from;
+  const isa::Program program = compiler::assemble_program(
+      scheduled, target,
+      [&](const hlo::Module& module, const hlo::HloInstruction& instruction, const auto&) {
+        return compiler::lower_relayout(module, module.entry_computation(), instruction, target)
+            .kernel;
+      });
+  RunOptions options;
+  options.cores = {0};
+  return static_cast<double>(Machine(machine, program).run(options).cycles);
+}
+
+/// What is turned is brought and taken away meanwhile, in as many slabs as that needs, whichever
+/// dimension they are cut along: the outermost one has two indices, or four.
+TEST(Cost, LargeCopiesTakeWhatTheirBytesTake) {
+  const MachineParams machine;
+  const compiler::Target target = target_of(machine, 1);
+  for (const hlo::ElementType type : {hlo::ElementType::kF32, hlo::ElementType::kBf16}) {
+    for (const auto& [extents, order] :
+         std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>>{
+             {{256, 4, 64, 64}, {0, 2, 3, 1}},
+             {{256, 4, 33, 33}, {0, 2, 3, 1}},
+             {{2, 512, 16, 256}, {1, 3, 2, 0}}}) {
+      hlo::Shape from = hlo::array_shape(type, extents), to = from;
+      from.layout = compiler::row_major_layout(type, from.rank());
+      to.layout = compiler::tiled_layout(type, order);
+      const double cycles = cycles_of_copy(from, to, machine);
+      const auto bytes = static_cast<double>(from.padded_bytes() + to.padded_bytes());
+      EXPECT_GE(cycles, bytes / target.hbm_bytes_per_cycle);
+      EXPECT_NEAR(cycles / compiler::move_cycles(from, to, target), 1, 0.15) << hlo::to_string(to);
+    }
   }
 }
 

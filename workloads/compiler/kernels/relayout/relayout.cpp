@@ -21,6 +21,9 @@ namespace {
 
 using hlo::HloOpcode;
 
+/// Of the memory's time: of more, slabs of pieces are looked at, too.
+constexpr double kMostExposed = 0.25;
+
 Refusal refuse(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
                const std::string& why) {
   std::string operands;
@@ -126,7 +129,7 @@ class Relayout {
   OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
-  OrRefusal<KernelPlan> plan_large_permutation(const std::vector<std::size_t>& permutation) const;
+  void offer_pieces(const std::vector<std::size_t>& permutation, BestSlabs& best) const;
   OrRefusal<KernelPlan> plan_reshape() const;
   SlabArray array(std::size_t operand_number, int dimension) const;
   SlabArray result(int dimension) const;
@@ -204,6 +207,7 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
     }
   }
   cuts.emplace_back(-1, -1);
+  BestSlabs slabs;
   for (const auto& [cut, outer] : cuts) {
     // An array comes once, however many boxes it has.
     std::vector<SlabArray> sources;
@@ -243,10 +247,10 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
                  ? 1
                  : physical_extents(instruction_.shape)[static_cast<std::size_t>(dimension)];
     };
-    const std::optional<KernelPlan> slabs =
-        plan_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer));
-    if (slabs) return *slabs;
+    slabs.offer(
+        plan_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer)));
   }
+  if (slabs.best()) return slabs.best()->kernel;
   return refuse_size();
 }
 
@@ -255,6 +259,7 @@ OrRefusal<KernelPlan> Relayout::plan_permutation() const {
   if (operand(0).rank() < 2) return refuse("expected two or more dimensions");
   const std::vector<std::size_t> permutation = permutation_of(computation_, instruction_).value();
   const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
+  BestSlabs best;
   for (std::size_t cut = 0; cut < extents.size(); ++cut) {
     if (extents[cut] == 1 && cut + 1 < extents.size()) continue;
     const SlabBody body = [permutation](ElementMover& mover, const std::vector<TileArray>& sources,
@@ -264,16 +269,17 @@ OrRefusal<KernelPlan> Relayout::plan_permutation() const {
     SlabArray source = array(0, static_cast<int>(permutation[cut]));
     SlabArray target = result(static_cast<int>(cut));
     keep_packed(permutation, source, target);
-    const std::optional<KernelPlan> slabs =
-        plan_slabs(instruction_.name, {source}, target, extents[cut], body, target_);
-    if (slabs) return *slabs;
+    best.offer(plan_slabs(instruction_.name, {source}, target, extents[cut], body, target_));
   }
-  return plan_large_permutation(permutation);
+  if (!best.best() || best.best()->exposed > kMostExposed) {
+    offer_pieces(permutation, best);
+  }
+  if (best.best()) return best.best()->kernel;
+  return refuse_size();
 }
 
 /// The same where slabs of one dimension are too large: slabs of pieces.
-OrRefusal<KernelPlan> Relayout::plan_large_permutation(
-    const std::vector<std::size_t>& permutation) const {
+void Relayout::offer_pieces(const std::vector<std::size_t>& permutation, BestSlabs& best) const {
   const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
   const SlabBody body = [permutation](ElementMover& mover, const std::vector<TileArray>& sources,
                                       const TileArray& target) {
@@ -288,12 +294,10 @@ OrRefusal<KernelPlan> Relayout::plan_large_permutation(
       SlabArray target = result(static_cast<int>(cut));
       target.outer_dimension = static_cast<int>(outer);
       keep_packed(permutation, source, target);
-      const std::optional<KernelPlan> slabs = plan_slabs(
-          instruction_.name, {source}, target, extents[cut], body, target_, extents[outer]);
-      if (slabs) return *slabs;
+      best.offer(plan_slabs(instruction_.name, {source}, target, extents[cut], body, target_,
+                            extents[outer]));
     }
   }
-  return refuse_size();
 }
 
 OrRefusal<KernelPlan> Relayout::plan_reshape() const {
@@ -313,7 +317,7 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
   const auto plan_of_lanes = [&](std::int64_t lanes) {
     return plan_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
   };
-  std::optional<KernelPlan> slabs;
+  std::optional<SlabPlan> slabs;
   const bool has_vector = source.shape.rank() < 2 || target.shape.rank() < 2;
   if (!has_vector) {
     const std::int64_t lanes = source.shape.dimensions.back();
@@ -332,7 +336,7 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
   }
   if (!slabs && has_vector) slabs = plan_of_lanes(1);
   if (!slabs) return refuse_size();
-  return *slabs;
+  return slabs->kernel;
 }
 
 OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxes) const {
@@ -442,7 +446,7 @@ double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& t
   if (is_packed && !behind_it.stays_packed) {
     cycles += kPacked * static_cast<double>(result.tiles());
   }
-  return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle, cycles);
+  return kKernelCycles + std::max(bytes / (target.hbm_bytes_per_cycle * kMixedTrafficRate), cycles);
 }
 
 bool has_relayout_kernel(const hlo::Module&, const hlo::Computation& computation,

@@ -17,6 +17,8 @@ namespace {
 
 /// VMEM rows of arrays that are worked on at once rather than in slabs.
 constexpr std::int64_t kRowsAtOnce = 512;
+/// Of less, few slabs hide less than begin and end of each take.
+constexpr std::int64_t kWorthFewSlabs = 2048;
 
 /// Elements of a tile along a physical dimension.
 std::int64_t tile_size(std::size_t rank, int dimension) {
@@ -109,6 +111,7 @@ class SlabKernel {
   /// Chooses the slab; false when none fits.
   bool fit(std::uint64_t vmem_bytes);
   bool fit_slab(std::int64_t buffers, std::int64_t rows);
+  double exposed() const;
   LoweredKernel emit(const SlabBody& body);
 
  private:
@@ -215,16 +218,22 @@ bool SlabKernel::fit(std::uint64_t vmem_bytes) {
   const std::int64_t whole = rows_needed(extent_);
   if (whole <= std::min(room, kRowsAtOnce)) return true;
   if (!target_.is_cut()) return whole <= room;
-  // Two buffers in half of VMEM at most, so that DMAs and work overlap, and at least a few slabs;
-  // else one buffer in all of VMEM.
+  // Two buffers in half of VMEM at most, so that DMAs and work overlap, and at least a few slabs,
+  // or the smallest slabs; else one buffer in all of VMEM.
   if (fit_slab(2, std::min(room / 2, std::max(kRowsAtOnce, whole / 4 + 64)))) return true;
-  if (whole <= room / 4) {
-    slab_ = extent_;
-    return true;
-  }
-  if (fit_slab(2, room / 2) || fit_slab(1, room)) return true;
+  slab_ = unit_;
+  if (whole > kWorthFewSlabs && unit_ < extent_ && rows_needed(unit_) <= room) return true;
+  if (whole > room / 4 && (fit_slab(2, room / 2) || fit_slab(1, room))) return true;
   slab_ = extent_;
   return whole <= room;
+}
+
+/// The first slab is waited for, and the last one's way out; all of them where there is one buffer.
+/// Of small arrays it is nothing worth other slabs.
+double SlabKernel::exposed() const {
+  if (rows_needed(extent_) * ceil_divide(outer_extent_, piece_) <= kWorthFewSlabs) return 0;
+  const bool overlaps = slab_ < extent_ && buffers_ == 2;
+  return overlaps ? double(slab_) / double(extent_) : 1;
 }
 
 /// Finds the largest slab, less than everything, with so many buffers in so many rows; false when
@@ -450,14 +459,14 @@ std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape) {
   return {ceil_divide(count, 1024) * 8, 128};
 }
 
-std::optional<KernelPlan> plan_slabs(const std::string& name, const std::vector<SlabArray>& sources,
-                                     const SlabArray& target, std::int64_t extent,
-                                     const SlabBody& body, const Target& chip,
-                                     std::int64_t outer_extent, const ScratchRows& scratch) {
+std::optional<SlabPlan> plan_slabs(const std::string& name, const std::vector<SlabArray>& sources,
+                                   const SlabArray& target, std::int64_t extent,
+                                   const SlabBody& body, const Target& chip,
+                                   std::int64_t outer_extent, const ScratchRows& scratch) {
   const auto kernel =
       std::make_shared<SlabKernel>(name, sources, target, extent, outer_extent, chip, scratch);
   if (!kernel->fit(chip.vmem_bytes)) return std::nullopt;
-  return [kernel, body] { return kernel->emit(body); };
+  return SlabPlan{[kernel, body] { return kernel->emit(body); }, kernel->exposed()};
 }
 
 }  // namespace tpu::compiler

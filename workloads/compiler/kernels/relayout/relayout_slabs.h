@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workloads/compiler/kernels/lowering.h"
@@ -34,16 +35,34 @@ using SlabBody = std::function<void(ElementMover& mover, const std::vector<TileA
 using ScratchRows =
     std::function<std::int64_t(const std::vector<TileArray>& sources, const TileArray& target)>;
 
+/// How a kernel cuts its arrays into slabs.
+struct SlabPlan {
+  KernelPlan kernel;
+  /// Of the time that the memory takes, what the work waits for.
+  double exposed = 0;
+};
+
+/// Of several plans the first of those that wait least.
+class BestSlabs {
+ public:
+  void offer(std::optional<SlabPlan> plan) {
+    if (plan && (!best_ || plan->exposed < best_->exposed)) best_ = std::move(plan);
+  }
+  const std::optional<SlabPlan>& best() const { return best_; }
+
+ private:
+  std::optional<SlabPlan> best_;
+};
+
 /// A kernel that brings slabs of its sources into VMEM, works on them and writes the slab of the
 /// result, the next slab's DMAs under way meanwhile. Packed arrays are 32 bits wide while they are
 /// worked on, where they do not stay packed. `extent`: of the cut dimension in units, the same in
 /// all arrays that have it; `outer_extent`: of the outer one; `scratch`: none where it is not
 /// given. Nothing when no slab fits. `chip` outlives the plan.
-std::optional<KernelPlan> plan_slabs(const std::string& name, const std::vector<SlabArray>& sources,
-                                     const SlabArray& target, std::int64_t extent,
-                                     const SlabBody& body, const Target& chip,
-                                     std::int64_t outer_extent = 1,
-                                     const ScratchRows& scratch = {});
+std::optional<SlabPlan> plan_slabs(const std::string& name, const std::vector<SlabArray>& sources,
+                                   const SlabArray& target, std::int64_t extent,
+                                   const SlabBody& body, const Target& chip,
+                                   std::int64_t outer_extent = 1, const ScratchRows& scratch = {});
 
 /// Extents as tiles lie in memory: rank 0 and 1 as rows of 128 lanes.
 std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape);
