@@ -554,9 +554,45 @@ bool is_kernel_sequence(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kFusion && instruction.fusion_kind.get() == "kCustom";
 }
 
+namespace {
+
+/// Without members each result is an operand: all come, then all leave.
+LoweredKernel lower_copies(const Computation& sequence, const std::string& name,
+                           const Target& target) {
+  KernelBuilder builder(name, target);
+  const std::uint32_t come = builder.allocate_flag(), leave = builder.allocate_flag();
+  const auto operands = static_cast<int>(sequence.parameters().size());
+  std::vector<VmemRegion> regions;
+  std::uint64_t coming = 0, leaving = 0;
+  for (int i = 0; i < operands; ++i) {
+    const hlo::Shape& shape =
+        sequence.at(sequence.parameters().at(static_cast<std::size_t>(i))).shape;
+    regions.push_back(builder.allocate_vmem(rows_of_array(shape)));
+    builder.dma_in(builder.operand(i), VmemAddress(regions.back()), granules(shape), come);
+    coming += granules(shape);
+  }
+  builder.wait(come, coming);
+  const std::vector<InstructionId>& results = sequence.at(sequence.root).operands;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const HloInstruction& operand = sequence.at(results[i]);
+    builder.dma_out(VmemAddress(regions.at(static_cast<std::size_t>(operand.parameter_number))),
+                    builder.operand(operands + static_cast<int>(i)), granules(operand.shape),
+                    leave);
+    leaving += granules(operand.shape);
+  }
+  builder.wait(leave, leaving);
+  return {builder.finish(), builder.vmem_bytes()};
+}
+
+}  // namespace
+
 LoweredKernel lower_sequence(const hlo::Module& module, const HloInstruction& instruction,
                              const Target& target, const SequenceLoop& loop) {
   const Computation& sequence = module.computation(instruction.called[0]);
+  if (std::none_of(sequence.instructions.begin(), sequence.instructions.end(), is_member)) {
+    TPU_CHECK(loop.trips == 1, instruction.name << ": a loop of copies");
+    return lower_copies(sequence, instruction.name, target);
+  }
   // Members that need more registers than there are get less code that overlaps.
   std::vector<MemberLimits> limits;
   for (bool may_spill = false;;) {

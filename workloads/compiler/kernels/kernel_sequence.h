@@ -20,7 +20,8 @@ struct SequenceLoop {
   bool is_pipelined = false;
 };
 
-/// Lowers a sequence as one kernel, once or in a loop.
+/// Lowers a sequence as one kernel, once or in a loop; one without members, whose results are its
+/// operands, copies them.
 ///
 /// All arrays stand in VMEM, whole, while the kernel runs; members are elementwise kernels and
 /// dots (`sequence_member.h`). What comes from HBM is requested before

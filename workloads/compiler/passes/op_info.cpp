@@ -73,6 +73,15 @@ double padded_matmul_flops(hlo::HloCostAnalysis& analysis, const Computation& co
   return sum;
 }
 
+/// A fusion of copies alone (`fuse/copy_sequences.h`).
+bool only_copies(const hlo::Module& module, const HloInstruction& instruction) {
+  if (instruction.opcode != HloOpcode::kFusion) return false;
+  const std::vector<HloInstruction>& body = module.computation(instruction.called[0]).instructions;
+  return std::all_of(body.begin(), body.end(), [](const HloInstruction& each) {
+    return each.opcode == HloOpcode::kParameter || each.opcode == HloOpcode::kTuple;
+  });
+}
+
 }  // namespace
 
 isa::OpInfo op_info(const hlo::Module& module, const HloInstruction& instruction,
@@ -81,6 +90,7 @@ isa::OpInfo op_info(const hlo::Module& module, const HloInstruction& instruction
   const Computation& entry = module.entry_computation();
   isa::OpInfo info = hlo::op_info(analysis, entry, instruction);
   if (is_bucket_phase(instruction)) info.category = "all-reduce";
+  if (only_copies(module, instruction)) info.category = "data formatting";
   info.padded_matmul_flops =
       static_cast<std::uint64_t>(padded_matmul_flops(analysis, entry, instruction, target));
   return info;

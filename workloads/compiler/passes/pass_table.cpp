@@ -39,6 +39,7 @@
 #include "workloads/compiler/passes/expand/word_types.h"
 #include "workloads/compiler/passes/fuse/bucket_phases.h"
 #include "workloads/compiler/passes/fuse/collectives.h"
+#include "workloads/compiler/passes/fuse/copy_sequences.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
@@ -442,6 +443,7 @@ std::vector<Pass> kernel_rows() {
        {Fact::kFused, Fact::kStoredTypes},
        {},
        {Fact::kScheduled}},
+      {"join_copies", stage, on_module_then_names<join_copies>, {Fact::kScheduled}},
       {"split_into_phases",
        stage,
        with_target<split_into_phases>,

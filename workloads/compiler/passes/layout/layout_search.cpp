@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
