@@ -927,6 +927,39 @@ ENTRY main {
   EXPECT_LE(compiled(text).call_sites.size(), 3U);
 }
 
+/// A branch that hands on what it gets.
+TEST(KernelSequence, ABranchOfCopiesIsOneKernel) {
+  const std::string text = R"(HloModule test
+kept {
+  s = (f32[8,10], f32[40], f32[100,100]) parameter(0)
+  a = f32[8,10] get-tuple-element(s), index=0
+  b = f32[40] get-tuple-element(s), index=1
+  c = f32[100,100] get-tuple-element(s), index=2
+  ROOT t = (f32[8,10], f32[40], f32[100,100]) tuple(a, b, c)
+}
+changed {
+  s = (f32[8,10], f32[40], f32[100,100]) parameter(0)
+  a = f32[8,10] get-tuple-element(s), index=0
+  b = f32[40] get-tuple-element(s), index=1
+  c = f32[100,100] get-tuple-element(s), index=2
+  d = f32[100,100] dot(c, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (f32[8,10], f32[40], f32[100,100]) tuple(a, b, d)
+}
+ENTRY main {
+  p = pred[] parameter(0)
+  a = f32[8,10] parameter(1)
+  b = f32[40] parameter(2)
+  c = f32[100,100] parameter(3)
+  t = (f32[8,10], f32[40], f32[100,100]) tuple(a, b, c)
+  ROOT r = (f32[8,10], f32[40], f32[100,100]) conditional(p, t, t), true_computation=kept, false_computation=changed
+}
+)";
+  HloCheck numbers;
+  numbers.tolerance = 1e-3;
+  check_hlo(text, numbers);
+  EXPECT_LE(compiled(text).call_sites.size(), 3U);
+}
+
 /// A state whose parts change places in each iteration, more of them than a kernel has addresses
 /// for.
 TEST(KernelSequence, StatesThatChangePlacesAreCopiedTogether) {

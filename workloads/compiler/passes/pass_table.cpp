@@ -201,6 +201,10 @@ void run_join_small_kernels(const PassContext& context) {
                      context.scheduled.counter.has_value());
 }
 
+void run_join_copies(const PassContext& context) {
+  join_copies(context.scheduled.module, context.scheduled.counter.has_value());
+}
+
 void run_plan_hbm(const PassContext& context) { plan_hbm(context.scheduled, context.target); }
 
 /// Rows of stage kInline and those that follow wherever something has been rewritten.
@@ -443,7 +447,7 @@ std::vector<Pass> kernel_rows() {
        {Fact::kFused, Fact::kStoredTypes},
        {},
        {Fact::kScheduled}},
-      {"join_copies", stage, on_module_then_names<join_copies>, {Fact::kScheduled}},
+      {"join_copies", stage, run_join_copies, {Fact::kScheduled}},
       {"split_into_phases",
        stage,
        with_target<split_into_phases>,

@@ -10,6 +10,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/memory/storage.h"
+#include "workloads/compiler/passes/unique_names.h"
 #include "workloads/compiler/target.h"
 
 namespace tpu::compiler {
@@ -30,7 +31,7 @@ class CopyJoiner {
  public:
   explicit CopyJoiner(hlo::Module& module) : module_(module), entry_(module.entry_computation()) {}
 
-  void run() {
+  void run(bool is_loop) {
     std::size_t kernels = 0;
     for (const HloInstruction& instruction : entry_.instructions) {
       kernels += is_bookkeeping(instruction) ? 0 : 1;
@@ -39,7 +40,7 @@ class CopyJoiner {
     close();
     std::size_t joined = 0;
     for (const auto& members : runs_) joined += members.size();
-    if (runs_.empty() || joined == kernels) return;
+    if (runs_.empty() || (is_loop && joined == kernels)) return;
     for (const auto& members : runs_) join(members);
     tidy(entry_);
     for (Computation& made : new_computations_) module_.computations.push_back(std::move(made));
@@ -161,6 +162,9 @@ void CopyJoiner::join(const std::vector<InstructionId>& members) {
 
 }  // namespace
 
-void join_copies(hlo::Module& module) { CopyJoiner(module).run(); }
+void join_copies(hlo::Module& module, bool is_loop) {
+  CopyJoiner(module).run(is_loop);
+  make_names_unique(module);
+}
 
 }  // namespace tpu::compiler

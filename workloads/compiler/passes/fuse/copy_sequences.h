@@ -8,8 +8,10 @@ namespace tpu::compiler {
 /// kernel (a sequence without members, `kernels/kernel_sequence.h`): all arrays come to VMEM, then
 /// all leave, and the latency of HBM is waited for once.
 ///
-/// Needs: the copies (after insert_copies). Leaves: the order of everything else; a module whose
-/// only kernels are copies.
-void join_copies(hlo::Module& module);
+/// `is_loop`: the module is the body of a counted loop; where its only kernels are copies they
+/// stay.
+///
+/// Needs: the copies (after insert_copies). Leaves: the order of everything else.
+void join_copies(hlo::Module& module, bool is_loop);
 
 }  // namespace tpu::compiler
