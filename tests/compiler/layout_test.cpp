@@ -246,6 +246,58 @@ TEST(LayoutSearch, ExpressionsOverFewLanesLieOtherwiseThanWhatTheyAreConcatenate
   }
 }
 
+/// Copies between orders write what matrices pad, and turn it: scores of 33 words stay in the
+/// orders of their products, though with the examples in the lanes they would be a fourth.
+TEST(LayoutSearch, ScoresOfFewWordsLieAsTheirProductsDo) {
+  Module module = hlo::read_hlo_text("test.hlo", R"(HloModule attention
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  q = f32[256,33,4,16] parameter(0)
+  k = f32[256,33,4,16] parameter(1)
+  v = f32[256,33,4,16] parameter(2)
+  s = f32[256,4,33,33] dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  zero = f32[] constant(0)
+  e = f32[256,4,33,33] exponential(s)
+  z = f32[256,4,33] reduce(e, zero), dimensions={3}, to_apply=add
+  zb = f32[256,4,33,33] broadcast(z), dimensions={0,1,2}
+  p = f32[256,4,33,33] divide(e, zb)
+  ROOT o = f32[256,4,33,16] dot(p, v), lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={1}
+}
+)");
+  compiler::assign_layouts(module);
+  const std::vector<std::int64_t> order = order_of(module, "p");
+  EXPECT_EQ(order_of(module, "s"), order);
+  EXPECT_NE(order[0], 0);
+  EXPECT_NE(order[1], 0);
+}
+
+/// What is read again for each index outside of its own dimensions is counted so often: 45 MiB for
+/// each of eight features; with the features inside of a head's matrices they stay in VMEM.
+TEST(LayoutSearch, WhatComesAgainFitsVmem) {
+  Module module = hlo::read_hlo_text("test.hlo", R"(HloModule again
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY main {
+  x = f32[336,16,8,42] parameter(0)
+  p = f32[336,16,42,42] parameter(1)
+  xb = f32[336,16,8,42,42] broadcast(x), dimensions={0,1,2,4}
+  pb = f32[336,16,8,42,42] broadcast(p), dimensions={0,1,3,4}
+  product = f32[336,16,8,42,42] multiply(xb, pb)
+  zero = f32[] constant(0)
+  ROOT y = f32[336,16,8,42] reduce(product, zero), dimensions={4}, to_apply=add
+}
+)");
+  compiler::assign_layouts(module);
+  EXPECT_NE(order_of(module, "product").back(), 2);
+}
+
 /// One of six stacked arrays, taken and put back by an index, whose consumer is a dot with its
 /// groups of 16 as batches.
 Module part_of_stack() {

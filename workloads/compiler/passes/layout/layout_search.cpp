@@ -7,12 +7,15 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
+#include "workloads/compiler/ir/dot_orders.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_parts.h"
@@ -33,6 +36,7 @@ constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through t
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
 constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
 constexpr double kCopiesOfSums = 5;         ///< In VMEM: as added, as results, as they leave.
+constexpr double kCopiesOfRepeated = 2;     ///< In VMEM: at hand, and on its way.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
@@ -93,6 +97,7 @@ class LayoutSearch {
   bool feeds_back(InstructionId reduce) const;
   double reduce_cost(InstructionId id);
   double spread_cost(InstructionId broadcast);
+  double repeated_cost(InstructionId broadcast);
   double registers_of_sums(InstructionId reduce, const DimensionOrder& whole);
   bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
   bool meets_product(InstructionId broadcast) const;
@@ -107,9 +112,17 @@ class LayoutSearch {
   void number_shapes();
   double copy_cost(InstructionId id, const DimensionOrder& order);
   double copy_cost(InstructionId id) { return copy_cost(id, order(id)); }
+  double moved_cost(InstructionId id, const DimensionOrder& from, const DimensionOrder& to) const;
   double padded_tiles(InstructionId id);
   double copies_to_concatenate(const HloInstruction& concatenate);
   double relation_cost(InstructionId id);
+  struct DotCost {
+    double products = 0;
+    double copies = 0;  ///< And blocks that are turned.
+  };
+  DotCost cost_of_products(DotProblem problem) const;
+  DotCost cost_with_copies(const HloInstruction& dot, const Shape& lhs, const Shape& rhs,
+                           const Shape& result) const;
   double dot_cost(InstructionId id, bool counts_products = true);
   double avoidable_cost(int g);
   double vector_cost(InstructionId id);
@@ -131,6 +144,9 @@ class LayoutSearch {
   std::set<InstructionId> feeds_back_;   ///< Reductions that do.
   std::vector<InstructionId> group_of_;  ///< First a forest over arrays, then numbers of groups.
   std::vector<Group> groups_;
+  /// Of each dot with its arrays' orders, so far.
+  std::map<std::tuple<InstructionId, DimensionOrder, DimensionOrder, DimensionOrder>, DotCost>
+      dot_costs_;
   std::vector<double> traffic_;  ///< Of each array: how often kernels read or write it.
   std::vector<std::size_t> number_of_shape_;                            ///< Of each array.
   std::vector<std::map<DimensionOrder, std::optional<double>>> bytes_;  ///< Of each shape, so far.
@@ -342,6 +358,13 @@ double LayoutSearch::copy_cost(InstructionId id, const DimensionOrder& order) {
   return kKernelCycles + 2 * bytes(id, order) / bytes_per_cycle_;
 }
 
+/// Of a copy from an order to another one.
+double LayoutSearch::moved_cost(InstructionId id, const DimensionOrder& from,
+                                const DimensionOrder& to) const {
+  if (same_order(shape(id), from, to)) return 0;
+  return move_cycles(in_order(shape(id), from), in_order(shape(id), to), target_);
+}
+
 /// Tiles of an array in row-major order that hold nothing but padding.
 double LayoutSearch::padded_tiles(InstructionId id) {
   const double padding =
@@ -360,38 +383,52 @@ double LayoutSearch::copies_to_concatenate(const HloInstruction& concatenate) {
   return cost;
 }
 
-double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
-  const HloInstruction& dot = at(id);
-  const auto laid_out = [&](InstructionId value) {
-    Shape result = shape(value);
-    const DimensionOrder& major_to_minor = order(value);
-    result.layout =
-        tiled_layout(result.type, DimensionOrder(major_to_minor.rbegin(), major_to_minor.rend()));
-    return result;
-  };
-  const InstructionId lhs = dot.operands[0], rhs = dot.operands[1];
-  if (!takes_part(lhs) || !takes_part(rhs)) return 0;
-  std::optional<DotProblem> problem =
-      find_dot_problem(dot, laid_out(lhs), laid_out(rhs), laid_out(id));
+/// Of a dot by its products, and of the blocks that it turns.
+LayoutSearch::DotCost LayoutSearch::cost_of_products(DotProblem problem) const {
   const auto tiles = [](double extent) { return std::ceil(extent / 128); };
-  if (!problem) {
-    const double copies = copy_cost(lhs) + copy_cost(rhs) + copy_cost(id);
-    if (!counts_products) return copies;
-    // Copies put whole matrices side by side.
-    double contracted = 1;
-    for (std::int64_t d : dot.dot->lhs_contracting) {
-      contracted *= double(shape(lhs).dimensions[static_cast<std::size_t>(d)]);
-    }
-    const double results = double(shape(id).element_count()) / (128.0 * 128.0);
-    return copies + results * tiles(contracted) * kTileCycles;
+  exchange_where_cheaper(problem);
+  double products = double(tiles(problem.m)) * tiles(problem.n) * tiles(problem.k);
+  for (const OuterDimension& outer : problem.outer) products *= outer.extent;
+  for (const OuterDimension& outer : problem.outer_k) products *= outer.extent;
+  return {products * kTileCycles, double(blocks_to_transpose(problem)) * kTransposeCycles};
+}
+
+/// Copies bring arrays that lie as no matrices into orders in which they do, and the product reads
+/// and writes those.
+LayoutSearch::DotCost LayoutSearch::cost_with_copies(const HloInstruction& dot, const Shape& lhs,
+                                                     const Shape& rhs, const Shape& result) const {
+  const DotOrders orders = orders_of_matrices(dot, lhs, rhs, result);
+  DotCost cost;
+  const auto moved = [&](const Shape& array, const DimensionOrder& order, bool to_dot) {
+    const Shape matrices = in_order(array, order);
+    cost.copies +=
+        to_dot ? move_cycles(array, matrices, target_) : move_cycles(matrices, array, target_);
+    cost.copies += double(matrices.padded_bytes() - array.padded_bytes()) / bytes_per_cycle_;
+    return matrices;
+  };
+  const Shape left = moved(lhs, orders.lhs, true), right = moved(rhs, orders.rhs, true),
+              out = moved(result, orders.result, false);
+  if (std::optional<DotProblem> problem = find_dot_problem(dot, left, right, out)) {
+    const DotCost products = cost_of_products(*std::move(problem));
+    cost.products = products.products;
+    cost.copies += products.copies;
   }
-  exchange_where_cheaper(*problem);
-  const double transposed = double(blocks_to_transpose(*problem)) * kTransposeCycles;
-  if (!counts_products) return transposed;
-  double products = double(tiles(problem->m)) * tiles(problem->n) * tiles(problem->k);
-  for (const OuterDimension& outer : problem->outer) products *= outer.extent;
-  for (const OuterDimension& outer : problem->outer_k) products *= outer.extent;
-  return products * kTileCycles + transposed;
+  return cost;
+}
+
+double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
+  const InstructionId lhs = at(id).operands[0], rhs = at(id).operands[1];
+  if (!takes_part(lhs) || !takes_part(rhs)) return 0;
+  const auto [place, is_new] = dot_costs_.try_emplace({id, order(lhs), order(rhs), order(id)});
+  DotCost& cost = place->second;
+  if (is_new) {
+    const Shape left = in_order(shape(lhs), order(lhs)), right = in_order(shape(rhs), order(rhs)),
+                result = in_order(shape(id), order(id));
+    std::optional<DotProblem> problem = find_dot_problem(at(id), left, right, result);
+    cost = problem ? cost_of_products(*std::move(problem))
+                   : cost_with_copies(at(id), left, right, result);
+  }
+  return cost.copies + (counts_products ? cost.products : 0);
 }
 
 /// Whether what a reduction makes is broadcast over the arrays that it was made of, as a softmax or
@@ -423,6 +460,26 @@ double LayoutSearch::spread_cost(InstructionId broadcast) {
     return 0;
   }
   return kSpreadRowsCycles * double(shape(at(broadcast).operands[0]).element_count()) / 8;
+}
+
+/// What does not fit VMEM for one index of the dimensions outside of those along which it comes
+/// again is read again for each index of these.
+double LayoutSearch::repeated_cost(InstructionId broadcast) {
+  const InstructionId operand = at(broadcast).operands[0];
+  const auto& extents = shape(broadcast).dimensions;
+  const double all = bytes(operand, order(operand));
+  double kept = all, times = 1;
+  bool is_outside = true;
+  for (std::int64_t d : order(broadcast)) {
+    const auto extent = double(extents[static_cast<std::size_t>(d)]);
+    if (extent == 1) continue;
+    const bool is_own = contains(at(broadcast).dimensions, d);
+    is_outside &= is_own;
+    if (is_outside) kept /= extent;
+    if (!is_own) times *= extent;
+    if (is_own && times > 1) break;
+  }
+  return kept * kCopiesOfRepeated <= vmem_bytes_ ? 0 : (times - 1) * all / bytes_per_cycle_;
 }
 
 /// Registers whose lanes are added up: each has the sums of eight rows, or of eight matrices.
@@ -531,9 +588,8 @@ double LayoutSearch::relation_cost(InstructionId id) {
       return moves_nothing ? 0 : (copy_cost(operand) + copy_cost(id)) / 2;
     }
     case HloOpcode::kBroadcast: {
-      const bool fits = same_order(shape(operand), order_of_part(order(id), instruction.dimensions),
-                                   order(operand));
-      return (fits ? 0 : copy_cost(operand)) + spread_cost(id);
+      const DimensionOrder part = order_of_part(order(id), instruction.dimensions);
+      return moved_cost(operand, order(operand), part) + spread_cost(id) + repeated_cost(id);
     }
     default: {
       std::vector<std::int64_t> kept;
@@ -541,8 +597,7 @@ double LayoutSearch::relation_cost(InstructionId id) {
         const auto& reduced = instruction.dimensions;
         if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept.push_back(d);
       }
-      const bool fits = same_order(shape(id), order_of_part(order(operand), kept), order(id));
-      return (fits ? 0 : copy_cost(id)) + reduce_cost(id);
+      return moved_cost(id, order_of_part(order(operand), kept), order(id)) + reduce_cost(id);
     }
   }
 }

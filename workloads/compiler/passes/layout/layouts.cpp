@@ -9,6 +9,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/dot_orders.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
@@ -108,7 +109,6 @@ class LayoutAssignment {
   void write();
   void make_operands_agree();
   void make_dots_fit();
-  bool fit_one_side(InstructionId id);
   void make_parts_fit();
   void make_steps_fit();
   void make_rows_fit();
@@ -341,34 +341,7 @@ void LayoutAssignment::behind_copy(InstructionId id, const Order& wanted) {
   at(id) = std::move(copy);
 }
 
-/// One operand in an order that suits the other as it lies, the smaller one if either does; of its
-/// orders those first that leave its lanes what they are.
-bool LayoutAssignment::fit_one_side(InstructionId id) {
-  std::vector<std::size_t> sides{0, 1};
-  const auto elements = [&](std::size_t side) {
-    return at(at(id).operands[side]).shape.element_count();
-  };
-  if (elements(0) > elements(1)) std::swap(sides[0], sides[1]);
-  for (const std::size_t side : sides) {
-    std::vector<Shape> shapes{at(at(id).operands[0]).shape, at(at(id).operands[1]).shape};
-    const std::int64_t minor = shapes[side].layout.minor_to_major[0];
-    for (const bool keeps_lanes : {true, false}) {
-      Order wanted = row_major(shapes[side].rank());
-      do {
-        if ((wanted.back() == minor) != keeps_lanes) continue;
-        shapes[side].layout = tiled_layout(shapes[side].type, {wanted.rbegin(), wanted.rend()});
-        if (!find_dot_problem(at(id), shapes[0], shapes[1], at(id).shape)) continue;
-        const InstructionId turned = in_order(at(id).operands[side], wanted);
-        at(id).operands[side] = turned;
-        return true;
-      } while (std::next_permutation(wanted.begin(), wanted.end()));
-    }
-  }
-  return false;
-}
-
-/// Dots whose arrays lie as no matrices get copies that do, one where it is enough: batch
-/// dimensions, free ones, contracted ones.
+/// Dots whose arrays lie as no matrices get copies that do.
 void LayoutAssignment::make_dots_fit() {
   const std::size_t count = computation_.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -379,31 +352,10 @@ void LayoutAssignment::make_dots_fit() {
         find_dot_problem(at(id), at(lhs).shape, at(rhs).shape, at(id).shape)) {
       continue;
     }
-    if (fit_one_side(id)) continue;
-    const hlo::DotDimensions dims = at(id).dot;
-    const auto matrices = [&](InstructionId value, const Order& batch, const Order& contracting) {
-      Order wanted = batch;
-      for (std::int64_t d = 0; d < at(value).shape.rank(); ++d) {
-        const bool is_free =
-            std::find(batch.begin(), batch.end(), d) == batch.end() &&
-            std::find(contracting.begin(), contracting.end(), d) == contracting.end();
-        if (is_free) wanted.push_back(d);
-      }
-      // All contracted dimensions but the last one stand outside.
-      wanted.insert(wanted.begin(), contracting.begin(), contracting.end() - 1);
-      wanted.push_back(contracting.back());
-      return in_order(value, wanted);
-    };
-    const InstructionId left = matrices(lhs, dims.lhs_batch, dims.lhs_contracting);
-    const InstructionId right = matrices(rhs, dims.rhs_batch, dims.rhs_contracting);
+    const DotOrders orders = orders_of_matrices(at(id), at(lhs).shape, at(rhs).shape, at(id).shape);
+    const InstructionId left = in_order(lhs, orders.lhs), right = in_order(rhs, orders.rhs);
     at(id).operands = {left, right};
-    Order result = row_major(at(id).shape.rank());
-    // The last free dimension of the left side and that of the right side make the matrices.
-    const auto left_free =
-        at(lhs).shape.rank() - static_cast<std::int64_t>(dims.lhs_contracting.size()) - 1;
-    result.erase(result.begin() + left_free);
-    result.insert(result.end() - 1, left_free);
-    behind_copy(id, result);
+    behind_copy(id, orders.result);
   }
 }
 
