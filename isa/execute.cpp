@@ -67,7 +67,7 @@ class BundleExecution {
   }
 
   std::uint64_t written_name() const {
-    return names_ != nullptr ? names_->written_name(current_) : 0;
+    return names_ != nullptr ? names_->written_name(current_, state_.names) : 0;
   }
 
   /// A vector operand: the register, or an immediate in all elements.

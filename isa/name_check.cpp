@@ -35,6 +35,21 @@ std::uint64_t name_of(const RegisterNames& names, char file, std::uint8_t reg) {
   }
 }
 
+/// A copy of a register to itself.
+bool moves_nothing(const Instruction& in) {
+  const bool is_copy = in.opcode == Opcode::kSmov || in.opcode == Opcode::kVmov ||
+                       in.opcode == Opcode::kVmmov || in.opcode == Opcode::kPmov;
+  return is_copy && in.operands[0].kind == Operand::Kind::kRegister &&
+         in.operands[0].reg == in.dest;
+}
+
+/// Of a set of names; 0 is none.
+void set(std::vector<bool>& of, std::uint32_t name) {
+  if (name == 0) return;
+  if (name >= of.size()) of.resize(std::size_t{name} + 1);
+  of[name] = true;
+}
+
 std::string describe(std::uint64_t name, std::uint32_t number) {
   if (name == 0) return "no name";
   std::string text = "name " + std::to_string(name & 0xffffffff);
@@ -50,14 +65,20 @@ NameCheck::NameCheck(const Kernel& kernel, std::uint32_t kernel_number)
   TPU_CHECK(kernel.names.size() == kernel.instructions.size(),
             kernel.name << ": " << kernel.names.size() << " names for "
                         << kernel.instructions.size() << " instructions");
-  const auto define = [this](std::uint32_t name) {
-    if (name == 0) return;
-    if (name >= defined_.size()) defined_.resize(std::size_t{name} + 1);
-    defined_[name] = true;
-  };
+  const auto define = [this](std::uint32_t name) { set(defined_, name); };
   for (const VirtualNames& names : kernel.names) define(names.dest);
   for (const Renaming& renaming : kernel.renamings) define(renaming.name);
   for (const auto& operand : kernel.operand_names) define(operand.second);
+  note_reads();
+}
+
+void NameCheck::note_reads() {
+  for (const VirtualNames& names : kernel_.names) {
+    set(read_, names.guard);
+    set(read_, names.mask_register);
+    for (std::uint32_t name : names.operands) set(read_, name);
+    for (std::uint32_t name : names.base) set(read_, name);
+  }
 }
 
 void NameCheck::enter(RegisterNames& names) const {
@@ -134,8 +155,13 @@ void NameCheck::check_queue(std::uint32_t instruction, std::uint64_t found) cons
   throw ProgramFault(text.str());
 }
 
-std::uint64_t NameCheck::written_name(std::uint32_t instruction) const {
-  return full_name(kernel_.names[instruction].dest);
+std::uint64_t NameCheck::written_name(std::uint32_t instruction, const RegisterNames& names) const {
+  const Instruction& in = kernel_.instructions[instruction];
+  const std::uint32_t name = kernel_.names[instruction].dest;
+  if (moves_nothing(in) && !is_read(name)) {
+    return name_of(names, info(in.opcode).operand_files[0], in.dest);
+  }
+  return full_name(name);
 }
 
 }  // namespace tpu::isa

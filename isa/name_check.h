@@ -36,8 +36,10 @@ class NameCheck {
   /// operands' names.
   void check_queue(std::uint32_t instruction, std::uint64_t found) const;
 
-  /// The name under which an instruction writes its destination or pushes.
-  std::uint64_t written_name(std::uint32_t instruction) const;
+  /// The name under which an instruction writes its destination or pushes. A copy of a register to
+  /// itself under a name that nothing reads leaves it the one that it has: a listing may go on with
+  /// that.
+  std::uint64_t written_name(std::uint32_t instruction, const RegisterNames& names) const;
 
  private:
   std::uint64_t full_name(std::uint32_t name) const {
@@ -46,12 +48,14 @@ class NameCheck {
   void check(std::uint32_t instruction, char file, std::uint8_t reg, std::uint32_t name,
              const RegisterNames& names) const;
   void rename(std::uint32_t bundle, bool after, RegisterNames& names) const;
+  void note_reads();
+  bool is_read(std::uint32_t name) const { return name < read_.size() && read_[name]; }
   bool is_defined(std::uint32_t name) const { return name < defined_.size() && defined_[name]; }
 
   const Kernel& kernel_;
   std::uint32_t number_;
   bool active_;
-  std::vector<bool> defined_;
+  std::vector<bool> defined_, read_;  ///< By name.
 };
 
 }  // namespace tpu::isa

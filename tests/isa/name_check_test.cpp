@@ -70,6 +70,21 @@ TEST(NameCheck, ANameThatNothingDefinesMayBeRead) {
   EXPECT_EQ(run(named("{ %s1 = smov 1 }{ %s2 = smov %s1 }", {writes(10), reads(11, 99)})), "none");
 }
 
+/// XLA's listings print copies of registers to themselves and go on with the names before them.
+TEST(NameCheck, ACopyToItselfThatNobodyReadsLeavesTheName) {
+  const std::string text = "{ %s1 = smov 1 }{ %s1 = smov %s1 }{ %s2 = smov %s1 }";
+  EXPECT_EQ(run(named(text, {writes(10), reads(11, 99), reads(12, 10)})), "none");
+  EXPECT_EQ(run(named(text, {writes(10), reads(11, 99), reads(12, 11)})), "none");
+  // With its own name read, too, the older one is another value's.
+  EXPECT_EQ(run(named(text + "{ %s3 = smov %s1 }",
+                      {writes(10), reads(11, 99), reads(12, 11), reads(13, 10)})),
+            "%s3 = smov %s1: expected name 10 in %s1, found name 11");
+  // A copy of another register is a write.
+  EXPECT_EQ(run(named("{ %s1 = smov 1 }{ %s1 = smov %s4 }{ %s2 = smov %s1 }",
+                      {writes(10), reads(11, 99), reads(12, 10)})),
+            "%s2 = smov %s1: expected name 10 in %s1, found name 11");
+}
+
 TEST(NameCheck, InstructionsOfABundleReadTheNamesBeforeIt) {
   EXPECT_EQ(run(named("{ %s1 = smov 1 }{ %s1 = smov 2 ;; %s2 = smov %s1 }",
                       {writes(10), writes(11), reads(12, 10)})),
