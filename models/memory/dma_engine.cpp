@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 
 namespace tpu {
@@ -646,10 +647,28 @@ void DmaEngine::move(LocalDma& dma) {
           dma.unknown.destination, dma.place);
 }
 
-/// The granules of the source in order. A granule of HBM that was never written is a fault.
+/// Whether the code may read a granule of HBM that nothing has written: XLA's gathers fetch what
+/// the padding of an array of indices names, and drop it. What is loaded before the program starts
+/// is there.
+bool DmaEngine::may_read_unwritten(CodePlace place, std::uint64_t granule) const {
+  if (program_.kernels.at(place.kernel).names.empty()) return false;  // Not out of a listing.
+  const std::uint64_t kib = granule / hbm_view_.per_kib();
+  return std::none_of(
+      program_.buffers.begin(), program_.buffers.end(), [kib](const isa::Buffer& buffer) {
+        const bool is_loaded = buffer.role == isa::BufferRole::kParameter ||
+                               buffer.role == isa::BufferRole::kConstant ||
+                               buffer.role == isa::BufferRole::kInfeed;
+        return is_loaded && kib >= buffer.granule &&
+               kib < buffer.granule + ceil_divide(buffer.bytes, isa::kHbmGranuleBytes);
+      });
+}
+
+/// The granules of the source in order. A granule of HBM that was never written is a fault, or
+/// holds isa::kUnwrittenWord.
 std::vector<std::uint32_t> DmaEngine::read_source(const isa::DmaDescriptor& descriptor,
                                                   CodePlace place) {
-  std::vector<std::uint32_t> words(std::size_t{descriptor.granules} * hbm_view_.words());
+  std::vector<std::uint32_t> words(std::size_t{descriptor.granules} * hbm_view_.words(),
+                                   isa::kUnwrittenWord);
   const isa::DmaEndpoint& source = descriptor.source;
   for_each_run(
       source, descriptor.granules, hbm_view_,
@@ -669,7 +688,7 @@ std::vector<std::uint32_t> DmaEngine::read_source(const isa::DmaDescriptor& desc
           return;
         }
         const std::optional<std::uint64_t> missing = hbm_view_.read(address, to, count);
-        if (!missing) return;
+        if (!missing || may_read_unwritten(place, *missing)) return;
         throw ProgramFault("chip " + std::to_string(core_.chip) + ", core " +
                            std::to_string(core_.core) + ", " + to_string(place, program_) +
                            ": the DMA started here reads HBM granule " + std::to_string(*missing) +

@@ -191,6 +191,7 @@ class DmaEngine : public HbmClient {
 
   bool values_on() const { return data_ != nullptr && knowledge_ == nullptr; }
   void move(LocalDma& dma);
+  bool may_read_unwritten(CodePlace place, std::uint64_t granule) const;
   std::vector<std::uint32_t> read_source(const isa::DmaDescriptor& descriptor, CodePlace place);
   DmaPayload read_known(const isa::DmaDescriptor& descriptor, Origin address, CodePlace place);
   void deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& payload, Origin address,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isa/core_state.h"
 #include "sim/base/error.h"
 #include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
@@ -232,6 +233,30 @@ TEST(Machine, RunsOfHalvesOfGranulesLieWhereTheDescriptorSays) {
   machine.run(options);
   EXPECT_EQ(machine.read_hbm(0, 300, 256),
             std::vector<std::uint32_t>(halves.begin() + 128, halves.begin() + 384));
+}
+
+/// XLA's gathers fetch what the padding of an array of indices names, and drop it: code out of a
+/// listing may read what nothing has written, but for what is loaded before it starts.
+TEST(Machine, ListingsMayReadWhatNothingHasWritten) {
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  isa::Program program = program_of(
+      "kernel top\n  { dma.hbm_to_vmem 100, 2, 0, 6 }\n  { dma.done.wait 6, 2 }\n"
+      "  { dma.vmem_to_hbm 0, 2, 300, 7 }\n  { dma.done.wait 7, 2 }\n");
+  const std::string fault = "reads HBM granule 100, which nothing has written";
+  EXPECT_NE(test::fault_of(program, options).find(fault), std::string::npos);
+  program.kernels[0].names.resize(program.kernels[0].instructions.size());
+  {
+    Machine machine(MachineParams(), program);
+    machine.run(options);
+    EXPECT_EQ(machine.read_hbm(0, 300, 512), std::vector<std::uint32_t>(512, isa::kUnwrittenWord));
+  }
+  isa::Buffer parameter;
+  parameter.role = isa::BufferRole::kParameter;
+  parameter.granule = 99;
+  parameter.bytes = 1025;
+  program.buffers.push_back(parameter);
+  EXPECT_NE(test::fault_of(program, options).find(fault), std::string::npos);
 }
 
 /// What a program reads before it has written it begins as zeros, all granules of it; to read what
