@@ -87,7 +87,7 @@ class ElementwiseKernel {
   std::int64_t sums_at(int level) const;  ///< Reductions along lanes of the pass.
   void clear_sums(int level, const std::vector<Place>& rows, bool is_looped);
   void loop_over_lane_tiles(int level, const std::vector<Place>& rows);
-  /// Rows whose turned streams are under way before the sums of the one at hand.
+  /// Rows whose turned values are under way before the sums of the one at hand.
   static constexpr std::size_t kRowsTurnedAhead = 4;
   std::vector<std::vector<int>> turned_values(int level) const;
   void turn_values(const std::vector<int>& nodes, const Place& row);
