@@ -28,6 +28,15 @@ using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::Module;
 
+/// A module whose entry, which follows, may sum.
+constexpr const char* kAdd = R"(HloModule test
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+)";
+
 std::optional<DimensionOrder> behind(const Extents& from, const DimensionOrder& order,
                                      const Extents& to) {
   return order_behind_reshape(array_shape(ElementType::kF32, from), order,
@@ -249,13 +258,7 @@ TEST(LayoutSearch, ExpressionsOverFewLanesLieOtherwiseThanWhatTheyAreConcatenate
 /// Copies between orders write what matrices pad, and turn it: scores of 33 words stay in the
 /// orders of their products, though with the examples in the lanes they would be a fourth.
 TEST(LayoutSearch, ScoresOfFewWordsLieAsTheirProductsDo) {
-  Module module = hlo::read_hlo_text("test.hlo", R"(HloModule attention
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-ENTRY main {
+  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
   q = f32[256,33,4,16] parameter(0)
   k = f32[256,33,4,16] parameter(1)
   v = f32[256,33,4,16] parameter(2)
@@ -278,13 +281,7 @@ ENTRY main {
 /// What is read again for each index outside of its own dimensions is counted so often: 45 MiB for
 /// each of eight features; with the features inside of a head's matrices they stay in VMEM.
 TEST(LayoutSearch, WhatComesAgainFitsVmem) {
-  Module module = hlo::read_hlo_text("test.hlo", R"(HloModule again
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-ENTRY main {
+  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
   x = f32[336,16,8,42] parameter(0)
   p = f32[336,16,42,42] parameter(1)
   xb = f32[336,16,8,42,42] broadcast(x), dimensions={0,1,2,4}
@@ -377,13 +374,7 @@ ENTRY main {
 /// makes; what is short stays in the kernels of the convolutions.
 TEST(LayoutSearch, LongExpressionsOverFewFeaturesLeaveTheOrderOfTheirConvolutions) {
   const auto text = [](const std::string& expression) {
-    return R"(HloModule loss
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-ENTRY main {
+    return std::string(kAdd) + R"(ENTRY main {
   x = f32[2,32,32,16] parameter(0)
   w = f32[3,3,16,6] parameter(1)
   t = f32[2,32,32,6] parameter(2)
@@ -464,13 +455,7 @@ TEST(LayoutSearch, PadsMoveAlongRows) {
 }
 
 TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
-  const Module module = hlo::read_hlo_text("test.hlo", R"(HloModule sums
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-ENTRY main {
+  const Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
   chance = f32[1024,2,8] parameter(0)
   weight = f32[1024,2,8] parameter(1)
   many = f32[] constant(319)

@@ -11,7 +11,7 @@ namespace {
 
 /// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
 /// smaller parts: axes joined, or another one outermost.
-ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_count,
+ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
                              const Target& target) {
   const auto fits = [&](const ExpressionGraph& form) {
     return static_cast<bool>(find_elementwise_plan(form, operand_count, target));

@@ -12,6 +12,7 @@
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/elementwise/expression.h"
 
 namespace tpu::compiler {
 
@@ -168,8 +169,9 @@ ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computati
   std::vector<hlo::InstructionId> results{fused_.root};
   if (root.opcode == HloOpcode::kTuple) results = root.operands;
   for (hlo::InstructionId result : results) {
-    roots_.push_back(visit(result, root_axes(result)));
-    root_shapes_.push_back(widened(fused_.at(result).shape, root_axes(result)));
+    const std::vector<int> axes = root_axes(result);
+    roots_.push_back(visit(result, axes));
+    root_shapes_.push_back(widened(fused_.at(result).shape, axes));
   }
 }
 
@@ -326,7 +328,7 @@ int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::ve
   const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
   const bool is_alone = slice.id == fused_.root;
   const bool is_read = part && operand.opcode == HloOpcode::kParameter && !is_alone;
-  if (!is_read && axes == space_axes_ && moves_lanes(fused_, slice)) {
+  if (!is_read && turns_lanes(slice, axes)) {
     const auto lanes = static_cast<std::size_t>(slice.shape.layout.minor_to_major[0]);
     return moved_in_lanes(operand.id, slice.slice->starts[lanes], axes);
   }
@@ -357,6 +359,12 @@ int ExpressionGraph::shifted_parameter(const hlo::HloInstruction& by, hlo::Instr
   return add(std::move(node));
 }
 
+/// Whether an operation over the whole space moves lanes of its tiles.
+bool ExpressionGraph::turns_lanes(const hlo::HloInstruction& instruction,
+                                  const std::vector<int>& axes) const {
+  return axes == space_axes_ && moves_lanes(fused_, instruction);
+}
+
 /// The value of which each element stands `start` lanes further on.
 int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t start,
                                     const std::vector<int>& axes) {
@@ -372,10 +380,9 @@ int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t sta
 /// What a sum along all lanes of the space may add: the value's own `lanes`.
 int ExpressionGraph::without_others_lanes(int value, std::int64_t lanes, HloOpcode reducer) {
   const hlo::ElementType type = nodes_[static_cast<std::size_t>(value)].shape.type;
-  const bool is_integer = type == hlo::ElementType::kS32 || type == hlo::ElementType::kU32;
   const int is_own = add_position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes);
   const int nothing = add_operation(HloOpcode::kConstant, type, {});
-  nodes_.back().bits = identity_bits(reducer, is_integer);
+  nodes_.back().bits = identity_bits(reducer, !is_floating(type));
   return add_operation(HloOpcode::kSelect, type, {is_own, value, nothing});
 }
 
@@ -406,7 +413,7 @@ int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direct
 int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes) {
   std::vector<std::int64_t> starts;
   for (const hlo::PaddingDimension& d : pad.padding) starts.push_back(-d.low);
-  const bool turns = axes == space_axes_ && moves_lanes(fused_, pad);
+  const bool turns = turns_lanes(pad, axes);
   const int value =
       turns ? moved_in_lanes(pad.operands[0],
                              std::accumulate(starts.begin(), starts.end(), std::int64_t{0}), axes)
@@ -432,7 +439,7 @@ int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector
 int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
                                        const std::vector<int>& axes) {
   const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
-  const bool turns = axes == space_axes_ && moves_lanes(fused_, concatenate);
+  const bool turns = turns_lanes(concatenate, axes);
   std::int64_t begin = 0;
   int result = -1;
   const auto part_at = [&](hlo::InstructionId part) {

@@ -111,6 +111,7 @@ class ExpressionGraph {
   int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
   int shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
                         const std::vector<std::int64_t>& starts, const std::vector<int>& axes);
+  bool turns_lanes(const hlo::HloInstruction& instruction, const std::vector<int>& axes) const;
   int moved_in_lanes(hlo::InstructionId operand, std::int64_t start, const std::vector<int>& axes);
   int without_others_lanes(int value, std::int64_t lanes, hlo::HloOpcode reducer);
   int add_position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
