@@ -156,6 +156,27 @@ TEST(ConvolutionSides, SmallNetworksHaveTheSideWithFewerPaddedBytes) {
   EXPECT_EQ(sides(small(8, 8)), "lanes ");
 }
 
+/// Results with the features in front of the batch have a kernel in the lanes alone. While passes
+/// may still state such a convolution otherwise it counts as one side of two; then it has to lie
+/// there, however many fewer bytes the rows have.
+TEST(ConvolutionSides, WhatNoPassRewritesLiesWhereItHasAKernel) {
+  const hlo::Module module = hlo::read_hlo_text(
+      "test.hlo",
+      "HloModule one\nENTRY main {\n  x = bf16[8,8,8,128] parameter(0)\n  w = "
+      "bf16[3,3,128,128] parameter(1)\n  ROOT y = bf16[128,8,8,8] convolution(x, w), "
+      "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->fb01\n}\n");
+  const hlo::Computation& entry = module.entry_computation();
+  const hlo::HloInstruction& convolution = entry.at(entry.root);
+  const compiler::Target target;
+  compiler::ConvolutionKernels kernels(target);
+  ASSERT_FALSE(kernels.cycles(convolution, entry.at(0).shape, entry.at(1).shape, false));
+  ASSERT_TRUE(kernels.cycles(convolution, entry.at(0).shape, entry.at(1).shape, true));
+  using compiler::Rewriting;
+  EXPECT_FALSE(
+      compiler::ConvolutionSides(entry, kernels, Rewriting::kToCome).in_lanes(convolution));
+  EXPECT_TRUE(compiler::ConvolutionSides(entry, kernels, Rewriting::kDone).in_lanes(convolution));
+}
+
 /// The first layer of an image network: a stride of two over three features, of `batch` images;
 /// with `made`, of an image that an operation has made.
 hlo::Module stem(int batch, int window, int results, bool made) {

@@ -156,6 +156,27 @@ TEST(ScanForms, GradientsOfPoolingGoToTheirPlaces) {
                        "size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0", "LE"));
 }
 
+/// Halves of windows choose, then halves of halves: of any length, at any distance.
+TEST(ScanForms, GradientsOfLargeWindowsGoToTheirPlaces) {
+  check_hlo(scattering("[3,1000]", "[3,386]", "size=1x615", "GE"));
+  check_hlo(scattering("[3,1000]", "[3,68]", "size=1x600 stride=1x7 pad=0_0x70_2", "LT"));
+  check_hlo(
+      scattering("[2,40,300]", "[2,13,46]", "size=1x18x256 stride=1x2x1 pad=0_0x2_1x1_0", "GT"));
+  check_hlo(scattering("[3,1000]", "[3,3]", "size=1x1 stride=1x400", "LE"));
+}
+
+/// Integers that a byte tells apart are equal ones most of the time: the first of them, or the
+/// last.
+TEST(ScanForms, OfEqualElementsOfALargeWindowOneHasTheGradient) {
+  for (const std::string direction : {"GE", "GT", "LE", "LT"}) {
+    std::string text = scattering("[2,20,100]", "[2,5,21]", "size=1x16x80", direction);
+    text.replace(text.find("x = f32"), 7, "n = f32");
+    text.insert(text.find("  y = f32"),
+                "  q = s32[2,20,100] convert(n)\n  x = f32[2,20,100] convert(q)\n");
+    check_hlo(text);
+  }
+}
+
 /// A slice, pad or reverse of one array.
 std::string movement(const std::string& operation, const std::string& extents) {
   return "HloModule m\nENTRY main {\n  x = f32" + extents +

@@ -267,6 +267,16 @@ TEST(WindowForms, AWindowOverEverythingIsAReduction) {
   }
 }
 
+/// Reductions multiply nothing: the positions of the window do.
+TEST(WindowForms, AProductOfEverythingIsOneOfItsPositions) {
+  const hlo::Module after = check(R"(
+  x = f32[128,1,3] parameter(0)
+  ROOT s = f32[128,1,1] reduce-window(x, one), window={size=1x1x3}, to_apply=mul
+)");
+  EXPECT_EQ(count(after, kPooling), 0U);
+  EXPECT_EQ(count(after, hlo::HloOpcode::kReduce), 0U);
+}
+
 /// The gradient of a mean over everything: zeros around one pixel, each window with the pixel.
 TEST(WindowForms, WindowsOverOneElementRepeatIt) {
   const auto text = [](int low, int windows) {

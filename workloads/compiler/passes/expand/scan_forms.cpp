@@ -32,7 +32,6 @@ using Padding = std::vector<hlo::PaddingDimension>;
 /// Elements of a window that are combined one after the other; longer ones double.
 constexpr std::int64_t kShortWindow = 8;
 constexpr std::int64_t kShortPlaces = 64;  ///< Of a window that rewrite_windows takes.
-constexpr std::int64_t kMostPlaces = 512;  ///< Of a select-and-scatter's window.
 
 /// Whether the window reaches from each element to the begin (or end) of its dimension.
 bool reaches_begin(const WindowDimension& w, std::int64_t extent) {
@@ -65,6 +64,21 @@ class Scans {
   bool is_short(const HloInstruction& instruction) const;
   void visit_reduce_window(Id id);
   void visit_select_and_scatter(Id id);
+  /// Windows of two halves each, `distance` apart and `step` from window to window, of a dimension
+  /// of `extent`; whether the first half has the element.
+  struct Halves {
+    Id is_first;
+    std::int64_t extent, step, distance;
+  };
+  /// The element that each window of a dimension chooses, and by which halves.
+  struct Chosen {
+    std::size_t dimension = 0;
+    std::vector<Halves> halves;
+    Id elements = -1;
+  };
+  Chosen chosen_along(Id elements, ComparisonDirection keeps, std::size_t dimension,
+                      const WindowDimension& w);
+  Id shared(Id shares, const Chosen& chosen);
   Values scan(Values values, const Values& initial, hlo::ComputationId body, std::size_t dimension,
               bool forwards);
   Id scan_by_selection(Id value, double initial, HloOpcode opcode, std::size_t dimension,
@@ -397,65 +411,75 @@ void Scans::visit_select_and_scatter(Id id) {
   const bool takes_least =
       root.direction == ComparisonDirection::kLe || root.direction == ComparisonDirection::kLt;
   if (!takes_greatest && !takes_least) refuse("expected a selection by ge, gt, le or lt");
-  const ComparisonDirection keeps = root.direction;
   edit_.stand_for(id);
   const Extents extents = edit_.dimensions(scatter.operands[0]);
-  const Id source = scatter.operands[1];
-  const Extents windows = edit_.dimensions(source);
   const double end = is_integer ? (takes_greatest ? -2147483648.0 : 2147483647.0)
                                 : (takes_greatest ? -HUGE_VAL : HUGE_VAL);
-  Padding padding(extents.size());
-  std::int64_t places = 1;
+  Padding padding(extents.size()), cut(extents.size());
   for (std::size_t d = 0; d < extents.size(); ++d) {
     const WindowDimension& w = scatter.window[d];
-    if (w.base_dilation != 1 || w.window_dilation != 1 || w.reversal)
-      refuse("expected no dilation");
+    if (w.base_dilation != 1 || w.reversal) refuse("expected no base dilation or reversal");
     padding[d] = {w.padding_low, w.padding_high, 0};
-    places *= w.size;
+    cut[d] = {-w.padding_low, -w.padding_high, 0};
   }
-  if (places > kMostPlaces) refuse("expected a window of at most 512 elements");
-  const Id padded = edit_.pad(scatter.operands[0], edit_.scalar(type, end), padding);
-  const auto offset_of = [&](std::int64_t place) {
-    Extents offset(extents.size());
-    for (std::size_t d = extents.size(); d-- > 0;) {
-      offset[d] = place % scatter.window[d].size;
-      place /= scatter.window[d].size;
-    }
-    return offset;
-  };
-  Id best = -1, chosen = -1;
-  for (std::int64_t place = 0; place < places; ++place) {
-    const Extents offset = offset_of(place);
-    Extents limits, strides;
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-      strides.push_back(scatter.window[d].stride);
-      limits.push_back(offset[d] + (windows[d] - 1) * strides[d] + 1);
-    }
-    const Id value = edit_.slice(padded, offset, limits, strides);
-    const Id number = edit_.splat(ElementType::kS32, windows, static_cast<double>(place));
-    const Id stays = best < 0 ? -1 : edit_.compare(best, value, keeps);
-    best = best < 0 ? value : edit_.select(stays, best, value);
-    chosen = chosen < 0 ? number : edit_.select(stays, chosen, number);
+  // Along the last dimension each row of a window has its element; among these the others choose.
+  std::vector<Chosen> steps;
+  Id elements = edit_.pad(scatter.operands[0], edit_.scalar(type, end), padding);
+  for (std::size_t d = extents.size(); d-- > 0;) {
+    if (is_trivial(scatter.window[d])) continue;
+    steps.push_back(chosen_along(elements, root.direction, d, scatter.window[d]));
+    elements = steps.back().elements;
   }
-  const Id nothing = edit_.splat(type, windows, 0);
-  Id sum = -1;
-  for (std::int64_t place = 0; place < places; ++place) {
-    const Extents offset = offset_of(place);
-    const Id number = edit_.splat(ElementType::kS32, windows, static_cast<double>(place));
-    const Id part =
-        edit_.select(edit_.compare(chosen, number, ComparisonDirection::kEq), source, nothing);
-    Padding spread(extents.size());
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-      const WindowDimension& w = scatter.window[d];
-      const std::int64_t low = offset[d] - w.padding_low;
-      const std::int64_t reach = (windows[d] - 1) * w.stride + 1;
-      spread[d] = {low, extents[d] - low - reach, w.stride - 1};
-    }
-    const Id placed = edit_.pad(part, spread);
-    sum = sum < 0 ? placed : edit_.binary(HloOpcode::kAdd, sum, placed);
-  }
+  Id shares = edit_.convert(scatter.operands[1], is_integer ? type : ElementType::kF32);
+  for (std::size_t i = steps.size(); i-- > 0;) shares = shared(shares, steps[i]);
   const Id initial = edit_.broadcast(scatter.operands[2], extents, {});
+  const Id sum = edit_.convert(edit_.pad(shares, cut), type);
   edit_.finish(edit_.binary(HloOpcode::kAdd, sum, initial));
+}
+
+/// Windows of one dimension, by doublings: each half, the one half or the other.
+Scans::Chosen Scans::chosen_along(Id elements, ComparisonDirection keeps, std::size_t dimension,
+                                  const WindowDimension& w) {
+  const auto d = static_cast<std::int64_t>(dimension);
+  Chosen chosen;
+  chosen.dimension = dimension;
+  const auto halve = [&](std::int64_t count, std::int64_t step, std::int64_t distance) {
+    const Id first = edit_.take(elements, d, 0, count, step);
+    const Id second = edit_.take(elements, d, distance, count, step);
+    const Id is_first = edit_.compare(first, second, keeps);
+    chosen.halves.push_back({is_first, edit_.dimensions(elements)[dimension], step, distance});
+    elements = edit_.select(is_first, first, second);
+  };
+  std::int64_t width = 1;
+  for (; width * 2 < w.size; width *= 2) {
+    const std::int64_t distance = width * w.window_dilation;
+    halve(edit_.dimensions(elements)[dimension] - distance, 1, distance);
+  }
+  // Halves that overlap have the same element in what they share.
+  const std::int64_t distance = (w.size - width) * w.window_dilation;
+  const std::int64_t left = edit_.dimensions(elements)[dimension] - distance;
+  halve((left - 1) / w.stride + 1, w.stride, distance);
+  chosen.elements = elements;
+  return chosen;
+}
+
+/// What each window has goes to the element that it chose.
+Id Scans::shared(Id shares, const Chosen& chosen) {
+  for (std::size_t i = chosen.halves.size(); i-- > 0;) {
+    const Halves& halves = chosen.halves[i];
+    const Extents extents = edit_.dimensions(shares);
+    const Id nothing = edit_.splat(edit_.shape(shares).type, extents, 0);
+    const std::int64_t reach = (extents[chosen.dimension] - 1) * halves.step + 1;
+    const auto placed = [&](Id part, std::int64_t begin) {
+      Padding padding(extents.size());
+      padding[chosen.dimension] = {begin, halves.extent - begin - reach, halves.step - 1};
+      return edit_.pad(part, padding);
+    };
+    const Id first = placed(edit_.select(halves.is_first, shares, nothing), 0);
+    const Id second = placed(edit_.select(halves.is_first, nothing, shares), halves.distance);
+    shares = edit_.binary(HloOpcode::kAdd, first, second);
+  }
+  return shares;
 }
 
 /// What rewrite_windows writes in other terms: a few places, one floating array, one operation.

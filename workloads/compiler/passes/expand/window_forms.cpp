@@ -543,14 +543,16 @@ void WindowForms::take_padding(HloInstruction& pooling, double initial) {
   took_padding_ = true;
 }
 
-/// Dimensions of which a window has all elements are reduced, those of one element repeated.
+/// Dimensions of which a window has all elements are reduced, by what reductions have a kernel for;
+/// those of one element repeated.
 bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, double initial) {
   const Extents results = pooling.shape.dimensions;
   Extents extents = edit_.dimensions(pooling.operands[0]), reduced;
   bool repeats = false;
   for (std::size_t d = 0; d < results.size(); ++d) {
     WindowDimension& w = pooling.window[d];
-    const bool is_reduced = covers_all(w, extents[d], results[d]);
+    const bool is_reduced =
+        operation != HloOpcode::kMultiply && covers_all(w, extents[d], results[d]);
     const bool is_repeated = !is_reduced && repeats_one(w, extents[d], results[d]);
     if (is_reduced) reduced.push_back(static_cast<std::int64_t>(d));
     repeats = repeats || is_repeated;

@@ -38,6 +38,9 @@ constexpr double kWithoutKernel = 2;
 /// estimates hardly know: the side with fewer padded bytes then.
 constexpr double kLeastCycles = 2e5;
 
+/// On a side where a convolution has no kernel, and no pass will rewrite it: more than all else.
+constexpr double kRefused = 1e15;
+
 /// What each side costs, rows first.
 using SideCosts = std::array<double, 2>;
 
@@ -262,24 +265,32 @@ class Images {
 
 }  // namespace
 
-ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKernels& kernels) {
+ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKernels& kernels,
+                                   Rewriting rewriting) {
   const double rate = kernels.target().hbm_bytes_per_cycle;
   MinimumCut cut;
   Images images(computation, cut, std::min(rate, kTurnedBytesPerCycle));
   std::vector<std::pair<InstructionId, std::size_t>> nodes;
+  std::map<InstructionId, ImageSide> only_sides;
   SideCosts cycles{}, bytes{};
   for (const HloInstruction& convolution : computation.instructions) {
     if (!is_weighed(convolution)) continue;
     const std::optional<RowsForm> in_rows = form_in_rows(computation, convolution, kernels);
-    const std::optional<double> in_lanes =
-        kernels.cycles(convolution, computation.at(convolution.operands[0]).shape,
-                       computation.at(convolution.operands[1]).shape, true);
+    const auto cycles_there = [&](bool lanes) {
+      return kernels.cycles(convolution, computation.at(convolution.operands[0]).shape,
+                            computation.at(convolution.operands[1]).shape, lanes);
+    };
+    const std::optional<double> in_lanes = cycles_there(true);
     if (!in_rows && !in_lanes) continue;
     const double rows = in_rows ? in_rows->cycles : kWithoutKernel * in_lanes.value_or(0);
     const SideCosts product{rows, in_lanes.value_or(kWithoutKernel * rows)};
     const std::size_t node = cut.add_node();
     nodes.emplace_back(convolution.id, node);
     cut.add_costs(node, product);
+    if (rewriting == Rewriting::kDone && in_lanes.has_value() != cycles_there(false).has_value()) {
+      only_sides[convolution.id] = in_lanes ? ImageSide::kLanes : ImageSide::kRows;
+      cut.add_costs(node, {in_lanes ? kRefused : 0, in_lanes ? 0 : kRefused});
+    }
     for (const ConvolutionImage& image : images_of(convolution)) {
       const std::size_t own = images.node_of(image);
       const SideCosts each = images.bytes(image);
@@ -304,8 +315,9 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
               bytes[1] <= bytes[0] ? ImageSide::kLanes : ImageSide::kRows);
   }
   for (const auto& [id, node] : nodes) {
-    convolutions_[id] = sides[node];
-    sides_in_order_.push_back(sides[node]);
+    const auto only = only_sides.find(id);
+    convolutions_[id] = only == only_sides.end() ? sides[node] : only->second;
+    sides_in_order_.push_back(convolutions_[id]);
   }
   images.for_each([&](const ConvolutionImage& image, std::size_t node) {
     images_.emplace(image.id, Lying{image.roles, sides[node]});

@@ -12,6 +12,10 @@ namespace tpu::compiler {
 /// Where the batch of images lies: in the rows of tiles, or in the lanes.
 enum class ImageSide : unsigned char { kRows, kLanes };
 
+/// Whether passes to come rewrite a convolution that has no kernel on its side; if not, it lies
+/// where it has one.
+enum class Rewriting : unsigned char { kToCome, kDone };
+
 /// Which convolutions of a computation have the batch of their images in the lanes, the others in
 /// the rows of tiles, and on which side each array of images lies.
 ///
@@ -23,7 +27,8 @@ enum class ImageSide : unsigned char { kRows, kLanes };
 /// bytes as a whole.
 class ConvolutionSides {
  public:
-  ConvolutionSides(const hlo::Computation& computation, ConvolutionKernels& kernels);
+  ConvolutionSides(const hlo::Computation& computation, ConvolutionKernels& kernels,
+                   Rewriting rewriting = Rewriting::kToCome);
 
   /// Of a convolution of the computation, or of what is made in its place.
   ImageSide of(const hlo::HloInstruction& convolution) const;

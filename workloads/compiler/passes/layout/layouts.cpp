@@ -63,7 +63,7 @@ class LayoutAssignment {
         is_entry_(is_entry),
         target_(kernels.target()),
         users_(users_of(computation)),
-        sides_(computation, kernels),
+        sides_(computation, kernels, Rewriting::kDone),
         orders_(computation.instructions.size()) {}
 
   void run(const std::vector<hlo::Alias>& aliases, const std::vector<Order>& asked,
