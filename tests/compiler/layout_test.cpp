@@ -475,6 +475,28 @@ TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
   check_values(module, 1e-6);
 }
 
+/// Keys against queries of a small head, the batch in the lanes: sums of rows keep a register for
+/// each result until the end, which is eight times the result.
+TEST(LayoutSearch, SumsOfRowsThatVmemDoesNotHoldAreOfAnotherDimension) {
+  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  x = f32[512,4,39,8] parameter(0)
+  y = f32[512,4,39,8] parameter(1)
+  xb = f32[512,4,39,39,8] broadcast(x), dimensions={0,1,2,4}
+  yb = f32[512,4,39,39,8] broadcast(y), dimensions={0,1,3,4}
+  z = f32[512,4,39,39,8] multiply(xb, yb)
+  zero = f32[] constant(0)
+  ROOT s = f32[512,4,39,39] reduce(z, zero), dimensions={4}, to_apply=add
+}
+)");
+  compiler::assign_layouts(module);
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.opcode != HloOpcode::kMultiply) continue;
+    const std::vector<std::int64_t>& order = each.shape.layout.minor_to_major;
+    EXPECT_EQ(order[0], 0);
+    EXPECT_NE(order[1], 4);
+  }
+}
+
 TEST(UnitDimensions, ElementwiseOperationsDropThem) {
   GraphBuilder graph("mean");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {24, 40}));

@@ -136,6 +136,22 @@ ENTRY main {
 )");
 }
 
+/// Parts of two dimensions together, of which one operand has the outer one alone: several parts
+/// read the same slice of it. (Small products with the batch in the lanes.)
+TEST(SlicedKernels, PartsShareWhatHasTheOuterDimensionAlone) {
+  check_in_parts(std::string("HloModule m\n") + kAdd + R"(
+ENTRY main {
+  x = f32[128,2,40,40] parameter(0)
+  y = f32[128,2,8,40] parameter(1)
+  xb = f32[128,2,40,8,40] broadcast(x), dimensions={0,1,2,4}
+  yb = f32[128,2,40,8,40] broadcast(y), dimensions={0,1,3,4}
+  z = f32[128,2,40,8,40] multiply(xb, yb)
+  zero = f32[] constant(0)
+  ROOT s = f32[128,2,40,8] reduce(z, zero), dimensions={4}, to_apply=add
+}
+)");
+}
+
 /// The one that is reduced is outermost and has no parts.
 TEST(SlicedKernels, ADimensionThatIsReducedIsNotTheOneOfTheParts) {
   check_in_parts(std::string("HloModule m\n") + kAdd + R"(

@@ -236,7 +236,8 @@ void ElementwiseKernel::start_part_loads(Index part, Index buffer) {
     const std::uint64_t size = granules(input.access.shape);
     const Index rows =
         plan_.buffers_of(input) > 1 ? multiply(builder_, buffer, input.access.rows()) : Index{};
-    builder_.dma_in(part_address(input.operand, part, size), at(input.region, rows), size,
+    const Index slice = divide(builder_, part, input.shared_by);
+    builder_.dma_in(part_address(input.operand, slice, size), at(input.region, rows), size,
                     to_operand(builder_, buffer.plus(part_flag_)));
   }
 }

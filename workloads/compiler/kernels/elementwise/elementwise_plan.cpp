@@ -103,7 +103,8 @@ class Planner {
   }
 
  private:
-  bool slice(hlo::Shape& shape, const std::vector<int>& axes) const;
+  std::int64_t slice(hlo::Shape& shape, const std::vector<int>& axes) const;
+  bool is_whole(const hlo::Shape& shape, const std::vector<int>& axes) const;
   bool keeps_column(ElementwisePlan::Input& input) const;
   std::optional<Refusal> find_inputs();
   std::optional<Refusal> find_reductions();
@@ -154,20 +155,36 @@ class Planner {
   bool repeats_matrices_ = false;
 };
 
-/// The shape becomes that of a part, where parts of the array follow each other in memory.
-bool Planner::slice(hlo::Shape& shape, const std::vector<int>& axes) const {
-  if (plan_.cut_axis == kNoAxis) return false;
+/// The shape becomes that of a part, where parts of the array follow each other in memory. How many
+/// parts have the same one; 0: the array has no parts.
+std::int64_t Planner::slice(hlo::Shape& shape, const std::vector<int>& axes) const {
+  if (plan_.cut_axis == kNoAxis) return 0;
   for (std::int64_t dimension : major_to_minor(shape)) {
     const auto d = static_cast<std::size_t>(dimension);
-    if (shape.dimensions[d] == 1) continue;
-    if (axes[d] != plan_.cut_axis) return false;
+    std::int64_t& extent = shape.dimensions[d];
+    if (extent == 1) continue;
+    if (axes[d] != plan_.cut_axis) return 0;
+    // Of the axis, where it is several dimensions in one.
+    const std::int64_t same = plan_.parts * plan_.part_extent() / extent;
+    if (same > 1 && same % plan_.part_extent() != 0) return 0;
+    const std::int64_t slices = same > 1 ? extent : plan_.parts;
     hlo::Shape part = shape;
-    part.dimensions[d] = plan_.part_extent();
-    if (plan_.parts * granules(part) != granules(shape)) return false;
+    part.dimensions[d] = extent / slices;
+    if (slices * granules(part) != granules(shape)) return 0;
     shape = std::move(part);
-    return true;
+    return plan_.parts / slices;
   }
-  return false;
+  return 0;
+}
+
+/// Whether the array has the outermost axis whole, if it has it.
+bool Planner::is_whole(const hlo::Shape& shape, const std::vector<int>& axes) const {
+  const int axis = plan_.cut_axis == kNoAxis ? outermost_axis(space_) : plan_.cut_axis;
+  for (std::size_t d = 0; d < axes.size() && axis != kNoAxis; ++d) {
+    if (axes[d] != axis || shape.dimensions[d] == 1) continue;
+    if (shape.dimensions[d] < space_.extent(axis) * plan_.parts) return false;
+  }
+  return true;
 }
 
 /// A column that comes again along other axes, if all of it has room.
@@ -195,7 +212,12 @@ std::optional<Refusal> Planner::find_inputs() {
       plan_.inputs.push_back(std::move(input));
       continue;
     }
-    input.sliced = slice(shape, node.axes);
+    const std::int64_t shared_by = slice(shape, node.axes);
+    input.sliced = shared_by > 0;
+    input.shared_by = std::max<std::int64_t>(shared_by, 1);
+    const bool is_found =
+        input.sliced ? has_modulo(input.shared_by, plan_.parts) : is_whole(shape, node.axes);
+    if (!is_found) return refuse(shape, "expected a part of the array for each of the kernel");
     input.access = find_access(space_, shape, node.axes, graph_.kernel_name());
     input.part = node.part;
     if (!(node.part == ArrayPart{}) && !input.is_stream()) {
@@ -424,7 +446,7 @@ std::optional<Refusal> Planner::find_outputs() {
       for (std::size_t axis = 0; axis < order.size(); ++axis) {
         axes[static_cast<std::size_t>(order[axis])] = static_cast<int>(axis);
       }
-      output.sliced = slice(output.shape, axes);
+      output.sliced = slice(output.shape, axes) == 1;
       output.access = find_access(space_, output.shape, axes, graph_.kernel_name());
       if (output.access.kind != Kind::kStream || output.sliced != (plan_.parts > 1)) {
         return refuse(output.shape, "expected the result in the layout of the operands");
@@ -449,7 +471,7 @@ std::optional<Refusal> Planner::find_outputs() {
         output.kind == OutputKind::kRows
             ? plan_.parts > 1
             : plan_.reductions[static_cast<std::size_t>(output.reduction)].sliced;
-    output.sliced = ends_with_part && slice(output.shape, graph_.node(output.node).axes);
+    output.sliced = ends_with_part && slice(output.shape, graph_.node(output.node).axes) == 1;
     if (output.sliced != ends_with_part) {
       return refuse(output.shape, "expected parts of the result one after the other in memory");
     }

@@ -25,10 +25,12 @@ constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 /// Everything smaller (vectors along the lanes, broadcast tiles, scalars, results of reductions)
 /// stays in VMEM while the kernel runs. Where it does not fit, the kernel runs part by part of the
 /// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced"),
-/// and the next one is fetched meanwhile. So it does where everything stays and would be waited
-/// for. A matrix that is the same at every major index, and that does not fit either (a mask of all
-/// heads), streams again for each ("repeated"); blocks then divide it. Where no
-/// part fits either, so does an array of several matrices that comes again along outer axes.
+/// and the next one is fetched meanwhile. (Where the axis is several dimensions in one, an array
+/// may have the outer ones alone: parts that differ in the others share its slice.) So it does
+/// where everything stays and would be waited for. A matrix that is the same at every major index,
+/// and that does not fit either (a mask of all heads), streams again for each ("repeated"); blocks
+/// then divide it. Where no part fits either, so does an array of several matrices that comes again
+/// along outer axes.
 struct ElementwisePlan {
   struct Input {
     int node = -1;
@@ -36,9 +38,10 @@ struct ElementwisePlan {
     ArrayAccess access;
     ArrayPart part;  ///< Streams only.
     bool sliced = false;
-    bool repeated = false;    ///< A stream that begins again at each major index.
-    bool fixed = false;       ///< A column whose value is the same everywhere.
-    bool everywhere = false;  ///< A scalar that stands in all lanes of its row.
+    std::int64_t shared_by = 1;  ///< Parts, one behind the other, that have the same slice.
+    bool repeated = false;       ///< A stream that begins again at each major index.
+    bool fixed = false;          ///< A column whose value is the same everywhere.
+    bool everywhere = false;     ///< A scalar that stands in all lanes of its row.
     /// A column that comes again along other axes: spread once, for all row tiles of the matrix
     /// (where it depends on them) at each index of `kept_majors`.
     bool kept = false;

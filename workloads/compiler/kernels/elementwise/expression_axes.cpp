@@ -25,7 +25,7 @@ void join_dimensions(hlo::Shape& shape, std::size_t outer, std::size_t inner) {
 }  // namespace
 
 /// Whether both axes can be one for an array: it has none, or they follow each other above its
-/// tiles.
+/// tiles. An operand may have the outer one alone: it is the same for all of the inner one.
 bool ExpressionGraph::joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer,
                             int inner) const {
   const std::size_t first = dimension_along(axes, outer), second = dimension_along(axes, inner);
@@ -63,7 +63,9 @@ bool ExpressionGraph::join_outermost_axes() {
     return std::find(reduced.begin(), reduced.end(), axis) != reduced.end();
   };
   for (const ExpressionNode& node : nodes_) {
-    if (!joins(node.shape, node.axes, outer, inner)) return false;
+    const bool is_same = node.opcode == hlo::HloOpcode::kParameter &&
+                         dimension_along(node.axes, inner) == node.axes.size();
+    if (!is_same && !joins(node.shape, node.axes, outer, inner)) return false;
     if (is_reduced(node, outer) != is_reduced(node, inner)) return false;
     const bool is_plain = node.part == ArrayPart{} && node.shift.empty();
     if (!is_plain || node.axis == outer || node.axis == inner) return false;
@@ -78,8 +80,8 @@ bool ExpressionGraph::join_outermost_axes() {
   if (!joins(space_shape_, space_axes_, outer, inner)) return false;
 
   const auto join = [&](hlo::Shape& shape, const std::vector<int>& axes) {
-    const std::size_t first = dimension_along(axes, outer);
-    if (first < axes.size()) join_dimensions(shape, first, dimension_along(axes, inner));
+    const std::size_t first = dimension_along(axes, outer), second = dimension_along(axes, inner);
+    if (first < axes.size() && second < axes.size()) join_dimensions(shape, first, second);
   };
   const auto drop = [&](std::vector<int>& axes) {
     axes.erase(std::remove(axes.begin(), axes.end(), inner), axes.end());

@@ -55,12 +55,19 @@ bool has_modulo(std::int64_t divisor, std::int64_t most) {
   return most * factor < (1 << 24) && most * (factor * divisor - one) < one;
 }
 
+Index divide(KernelBuilder& builder, Index a, std::int64_t divisor) {
+  if (a.is_constant()) return {{}, a.offset / divisor};
+  if (divisor == 1) return a;
+  const SReg number = to_operand(builder, a).reg;
+  const SReg scaled = builder.mul(number, static_cast<std::uint32_t>(reciprocal(divisor)));
+  return {builder.shift_right(scaled, kReciprocalBits), 0};
+}
+
 Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor) {
   if (a.is_constant()) return {{}, a.offset % divisor};
   if (divisor == 1) return {};
   const SReg number = to_operand(builder, a).reg;
-  const SReg scaled = builder.mul(number, static_cast<std::uint32_t>(reciprocal(divisor)));
-  const SReg quotient = builder.shift_right(scaled, kReciprocalBits);
+  const SReg quotient = divide(builder, {number, 0}, divisor).reg;
   return {builder.sub(number, builder.mul(quotient, static_cast<std::uint32_t>(divisor))), 0};
 }
 

@@ -26,8 +26,9 @@ Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits);
 /// whole pieces where there are several, then the rest. `piece` gets its first number and how many.
 void in_pieces(KernelBuilder& builder, std::int64_t count, std::int64_t at_once,
                const std::function<void(Index first, std::int64_t many)>& piece);
-/// The rest of a division, for numbers up to `most` of which has_modulo() is true: by one
-/// multiplication of 24 bits and a shift.
+/// A division, for numbers up to `most` of which has_modulo() is true: one multiplication of 24
+/// bits and a shift; and its rest.
+Index divide(KernelBuilder& builder, Index a, std::int64_t divisor);
 Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor);
 
 }  // namespace tpu::compiler

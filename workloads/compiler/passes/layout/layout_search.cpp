@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
@@ -511,7 +512,8 @@ double LayoutSearch::reduce_cost(InstructionId id) {
 }
 
 /// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result where the
-/// outermost dimension is reduced, else what belongs to one index of it.
+/// outermost dimension is reduced, else what belongs to one index of it. Sums of rows stand apart
+/// for each sublane until then.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple()) return true;
   const Shape& operand = shape(at(reduce).operands[0]);
@@ -523,7 +525,9 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
     if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept /= double(extent);
     break;
   }
-  return kept * kCopiesOfSums <= vmem_bytes_;
+  const bool are_of_rows = whole.size() >= 2 && contains(reduced, whole[whole.size() - 2]) &&
+                           !contains(reduced, whole.back());
+  return kept * (kCopiesOfSums + (are_of_rows ? double(isa::kSublanes - 1) : 0.0)) <= vmem_bytes_;
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
