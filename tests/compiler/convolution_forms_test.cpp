@@ -551,40 +551,79 @@ TEST(ConvolutionForms, ALineInRowsHasItsGradient) {
   EXPECT_GT(tried, 300);
 }
 
-/// A line that fits VMEM as one row where its pixels are rounded, beside what may stand behind the
-/// convolution; with zeros between the pixels it is taken apart as it is.
-TEST(ConvolutionForms, ALineThatFitsRoundedIsARow) {
-  const auto operand_type = [](const std::string& pixels, const std::string& window,
-                               std::uint64_t vmem_bytes) {
-    hlo::Module module = hlo::read_hlo_text(
-        "test.hlo", "HloModule line\nENTRY main {\n  x = f32[8," + pixels +
-                        ",64] parameter(0)\n  w = f32[3,64,64] parameter(1)\n"
-                        "  ROOT r = f32[8,400,64] convolution(x, w), window={size=3 " +
-                        window + "}, dim_labels=b0f_0io->b0f\n}\n");
-    compiler::Target target;
-    target.vmem_bytes = vmem_bytes;
-    compiler::rewrite_convolutions(module, target);
-    hlo::verify(module);
-    const hlo::Computation& entry = module.entry_computation();
-    const auto found =
-        std::find_if(entry.instructions.begin(), entry.instructions.end(),
-                     [](const auto& i) { return i.opcode == hlo::HloOpcode::kConvolution; });
-    if (found == entry.instructions.end())
-      return std::make_pair(std::int64_t{0}, hlo::ElementType());
-    return std::make_pair(found->shape.dimensions[1], entry.at(found->operands[0]).shape.type);
+/// The first convolution behind the rewriting; none: the module has other products.
+std::optional<hlo::HloInstruction> rewritten(const std::string& text, std::uint64_t vmem_bytes,
+                                             hlo::ElementType* operand_type = nullptr) {
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::Target target;
+  target.vmem_bytes = vmem_bytes;
+  compiler::rewrite_convolutions(module, target);
+  hlo::verify(module);
+  const hlo::Computation& entry = module.entry_computation();
+  const auto found =
+      std::find_if(entry.instructions.begin(), entry.instructions.end(),
+                   [](const auto& i) { return i.opcode == hlo::HloOpcode::kConvolution; });
+  if (found == entry.instructions.end()) return std::nullopt;
+  if (operand_type != nullptr) *operand_type = entry.at(found->operands[0]).shape.type;
+  return *found;
+}
+
+/// The gradient of a line's kernel is one of an image of one row, with its pixels as they are where
+/// they fit VMEM, else rounded; where they do not fit rounded either, products of parts.
+TEST(ConvolutionForms, AGradientOfALineThatFitsRoundedIsOfARow) {
+  const std::string text =
+      "HloModule line\nENTRY main {\n  x = f32[16,400,128] parameter(0)\n  g = "
+      "f32[16,400,128] parameter(1)\n  ROOT r = f32[3,128,128] convolution(x, g), "
+      "window={size=400 pad=1_1}, dim_labels=f0b_i0o->0bf\n}\n";
+  std::string forms;
+  for (std::uint64_t kib = 1024; kib <= 32768; kib += 1024) {
+    hlo::ElementType type{};
+    const std::optional<hlo::HloInstruction> image = rewritten(text, kib << 10, &type);
+    const char form = !image ? 'p' : type == hlo::ElementType::kBf16 ? 'b' : 'f';
+    if (form != 'p') {
+      ASSERT_EQ(image->window.size(), 2U);
+      EXPECT_EQ(image->window[0].size, 1);
+    }
+    if (forms.empty() || forms.back() != form) forms += form;
+  }
+  EXPECT_EQ(forms, "pbf");
+}
+
+/// A row is one block, that nothing overlaps; of a column there are many.
+TEST(ConvolutionForms, ALineIsTheImageThatTakesLess) {
+  const auto row_pixels = [](const std::string& pixels) {
+    const auto image = rewritten("HloModule line\nENTRY main {\n  x = f32[16," + pixels +
+                                     ",128] parameter(0)\n  w = f32[3,128,128] parameter(1)\n  "
+                                     "ROOT r = f32[16," +
+                                     pixels +
+                                     ",128] convolution(x, w), "
+                                     "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f\n}\n",
+                                 16 << 20);
+    return image ? image->window[1].size : 0;
   };
-  const auto row = [](hlo::ElementType type) { return std::make_pair(std::int64_t{1}, type); };
-  // A row of an image is 400 tiles of 4 KiB. There are the sums, and twice the image, what may
-  // stand behind it, and the result: 7 rows; 6 of a rounded image. Borders and weights take less
-  // than half.
-  const std::uint64_t row_bytes = 400 * 4096, spills = 2048 * 512;
-  const std::uint64_t six = 6 * row_bytes + spills + row_bytes / 2;
-  const std::string dilated = "pad=8_0 rhs_dilate=4";
-  EXPECT_EQ(operand_type("400", dilated, six + row_bytes), row(hlo::ElementType::kF32));
-  EXPECT_EQ(operand_type("400", dilated, six), row(hlo::ElementType::kBf16));
-  // Half as many pixels: six rows in f32, five and a half rounded.
-  const std::uint64_t less = six - row_bytes * 6 / 10;
-  EXPECT_NE(operand_type("200", "pad=1_2 lhs_dilate=2", less).second, hlo::ElementType::kBf16);
+  EXPECT_EQ(row_pixels("64"), 3);
+  EXPECT_EQ(row_pixels("512"), 1);
+}
+
+/// Of a depthwise line whose row does not fit, every product is of a column: forward, and the
+/// gradient of its kernel.
+TEST(ConvolutionForms, ADepthwiseLineLongerThanARowIsAColumn) {
+  const auto column = [](const std::string& convolution) {
+    const auto image = rewritten(
+        "HloModule line\nENTRY main {\n  x = f32[8,512,512] "
+        "parameter(0)\n" +
+            convolution + "\n}\n",
+        16 << 20);
+    return image && image->window.size() == 2 && image->window[1].size == 1;
+  };
+  EXPECT_TRUE(
+      column("  w = f32[4,1,512] parameter(1)\n  ROOT r = f32[8,512,512] convolution(x, "
+             "w), window={size=4 pad=3_0}, dim_labels=b0f_0io->b0f, "
+             "feature_group_count=512"));
+  EXPECT_TRUE(
+      column("  g = f32[8,512,512] parameter(1)\n  ROOT r = f32[4,1,512] convolution(x, "
+             "g), window={size=512 pad=3_0}, dim_labels=f0b_i0o->0bf, "
+             "batch_group_count=512"));
 }
 
 /// The vector unit, which computes convolutions by groups, rounds nothing: a line that would fit

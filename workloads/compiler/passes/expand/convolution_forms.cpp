@@ -39,6 +39,8 @@ constexpr std::int64_t kFewestResults = 4;
 constexpr std::int64_t kFewFeatures = 8;
 /// The spatial dimension of one pixel that makes an image of a line.
 constexpr std::size_t kRow = 0, kColumn = 1;
+/// Blocks of few rows of one pixel wait for each other: a column has to be so much better.
+constexpr double kColumnGain = 0.9;
 
 class ConvolutionForms {
  public:
@@ -223,36 +225,98 @@ class ConvolutionForms {
     return edit_.append_instruction(std::move(convolution));
   }
 
-  /// A line of pixels is an image of one row, where a kernel takes that, or of one column: kernels
-  /// take whole rows, and as many of them as fit. Gradients of kernels sum over a row at a time.
+  /// A line of pixels is an image of one row or of one column, whichever takes less: kernels take
+  /// whole rows, and as many of them as fit. Gradients of kernels sum over a row at a time.
   template <typename Else>
   Id emit_line(HloInstruction convolution, const Else& otherwise) {
     if (const std::optional<HloInstruction> direct = backwards(convolution)) {
-      if (const std::optional<Id> value = emit_line_as_image(*direct, false)) return *value;
+      if (const std::optional<Id> value = emit_line_as_image(*direct)) return *value;
     }
+    if (const std::optional<Id> value = emit_line_as_image(convolution)) return *value;
     const bool is_gradient = is_gradient_of_line(convolution) && !has_groups(convolution) &&
                              !convolution.window[0].reversal &&
                              copies_of(convolution, 0) >= kFewestResults;
-    if (is_gradient) {
-      for (Id& operand : convolution.operands) operand = edit_.convert(operand, ElementType::kBf16);
+    const std::optional<Id> rows = is_gradient ? emit_line_in_rows(convolution) : std::nullopt;
+    return rows ? *rows : otherwise();
+  }
+
+  std::optional<Id> emit_line_as_image(const HloInstruction& convolution) {
+    std::optional<LineForm> best = line_as(convolution, kRow);
+    if (!has_large_window(convolution) || has_groups(convolution)) {
+      const std::optional<LineForm> column = line_as(convolution, kColumn);
+      if (column && (!best || column->cycles < kColumnGain * best->cycles)) best = column;
     }
-    const std::optional<Id> value = emit_line_as_image(convolution, is_gradient);
-    return value ? *value : otherwise();
+    const bool has_dots = is_gradient_of_line(convolution) && !has_groups(convolution);
+    if (!best || (has_dots && cycles_result_by_result(convolution) < best->cycles)) {
+      return std::nullopt;
+    }
+    return best->value;
   }
 
-  std::optional<Id> emit_line_as_image(const HloInstruction& convolution, bool is_gradient) {
-    const std::optional<Id> row = emit_line_as(convolution, kRow, is_gradient);
-    return row || has_large_window(convolution) ? row : emit_line_as(convolution, kColumn, false);
+  struct LineForm {
+    Id value;
+    double cycles;
+  };
+
+  /// `side`: which spatial dimension of the image is the one of a single pixel. Operands are
+  /// rounded where they fit VMEM only so.
+  std::optional<LineForm> line_as(const HloInstruction& convolution, std::size_t side) {
+    std::optional<double> cycles;
+    const Id value = add_spatial_dimension(edit_, convolution, side, [&](HloInstruction image) {
+      cycles = cycles_on_either_side(image);
+      if (cycles || has_groups(image)) return append(image);
+      for (Id& operand : image.operands) operand = edit_.convert(operand, ElementType::kBf16);
+      cycles = cycles_on_either_side(image);
+      return append(image);
+    });
+    return cycles ? std::optional(LineForm{value, *cycles}) : std::nullopt;
   }
 
-  /// `side`: which spatial dimension of the image is the one of a single pixel.
-  std::optional<Id> emit_line_as(const HloInstruction& convolution, std::size_t side,
-                                 bool is_gradient) {
+  /// What a kernel takes, and rounding its operands before, with the batch in the rows of tiles or
+  /// in the lanes: what the sides were weighed of had no such image.
+  std::optional<double> cycles_on_either_side(const HloInstruction& image) {
+    const hlo::Shape &input = edit_.shape(image.operands[0]),
+                     &window = edit_.shape(image.operands[1]);
+    std::optional<double> least;
+    for (const bool in_lanes : {false, true}) {
+      if (!kernels_.has_kernel(image, input, window, in_lanes)) continue;
+      std::optional<double> cycles = kernels_.cycles(image, input, window, in_lanes);
+      if (!cycles) continue;
+      const ConvolutionOrders orders = convolution_orders(image, in_lanes);
+      *cycles += rounding_cycles(image.operands[0], orders.input) +
+                 rounding_cycles(image.operands[1], orders.window);
+      if (!least || *cycles < *least) least = cycles;
+    }
+    return least;
+  }
+
+  double rounding_cycles(Id operand, const DimensionOrder& order) const {
+    const HloInstruction& rounded = module_.entry_computation().at(operand);
+    if (rounded.opcode != HloOpcode::kConvert) return 0;
+    const double written = double(in_order(rounded.shape, order).padded_bytes());
+    const double read = written * double(hlo::byte_size(edit_.shape(rounded.operands[0]).type)) /
+                        double(hlo::byte_size(rounded.shape.type));
+    return (read + written) / kernels_.target().hbm_bytes_per_cycle;
+  }
+
+  /// Both lines are turned, to lie along the lanes; dots read both, one of them written as a slice
+  /// for each but one.
+  double cycles_result_by_result(const HloInstruction& gradient) const {
+    const auto results = double(copies_of(gradient, 0));
+    const auto input = double(edit_.shape(gradient.operands[0]).unpadded_bytes());
+    const auto window = double(edit_.shape(gradient.operands[1]).unpadded_bytes());
+    const double bytes =
+        (results + 2) * (input + window) + 2 * (results - 1) * std::min(input, window);
+    return bytes / kernels_.target().hbm_bytes_per_cycle;
+  }
+
+  /// The gradient of a long line's kernel, rounded.
+  std::optional<Id> emit_line_in_rows(HloInstruction convolution) {
+    for (Id& operand : convolution.operands) operand = edit_.convert(operand, ElementType::kBf16);
     bool fits = true;
     const Id value =
-        add_spatial_dimension(edit_, convolution, side, [&](const HloInstruction& image) {
-          std::optional<HloInstruction> direct = with_kernel(image);
-          if (!direct && is_gradient) direct = in_rows(image);
+        add_spatial_dimension(edit_, convolution, kRow, [&](const HloInstruction& image) {
+          const std::optional<HloInstruction> direct = in_rows(image);
           fits = direct.has_value();
           return append(direct.value_or(image));
         });
