@@ -131,6 +131,43 @@ TEST(ScanForms, OfEqualPairsOfAWindowTheFirstStays) {
       HloCheck());
 }
 
+/// What windows begin with counts once, whatever they have of it as padding; also where it is no
+/// constant, or the operation has more than one step.
+TEST(ScanForms, WhatWindowsBeginWithCountsOnce) {
+  check_hlo(window("s32", "add", "3", "[9,9]", "[9,9]", "size=3x2 pad=1_1x0_1"));
+  check_hlo(window("f32", "add", "3", "[9,90]", "[9,71]", "size=1x20"));
+  check_hlo(window("f32", "maximum", "1.5", "[900]", "[831]", "size=70"));
+  check_hlo(window("f32", "multiply", "2", "[9,9]", "[9,9]", "size=3x3 pad=1_1x1_1"));
+  check_hlo(window("s32", "and", "5", "[9,9]", "[7,9]", "size=3x1"));
+  std::string computed = window("f32", "add", "3", "[9,9]", "[9,9]", "size=3x2 pad=1_1x0_1");
+  computed.replace(computed.find("constant(3)"), 11, "parameter(1)");
+  check_hlo(computed);
+  const auto steps = [](const std::string& begin, const std::string& window) {
+    return "HloModule w\nbody {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+           "  m = f32[] maximum(a, b)\n  h = f32[] constant(0.5)\n"
+           "  ROOT c = f32[] maximum(m, h)\n}\nENTRY main {\n  x = f32[9,90] parameter(0)\n"
+           "  i = f32[] " +
+           begin + "\n  ROOT r = f32" + window + ", to_apply=body\n}\n";
+  };
+  check_hlo(steps("constant(1.5)", "[9,71] reduce-window(x, i), window={size=1x20}"));
+  check_hlo(steps("constant(1.5)", "[9,90] reduce-window(x, i), window={size=1x20 pad=0_0x9_10}"));
+  check_hlo(steps("parameter(1)", "[9,71] reduce-window(x, i), window={size=1x20}"));
+  EXPECT_THROW(check_hlo(steps("parameter(1)",
+                               "[9,90] reduce-window(x, i), window={size=1x20 pad=0_0x9_10}")),
+               WorkloadError);
+}
+
+TEST(ScanForms, WhatReductionsBeginWithMayBeComputed) {
+  for (const std::string operation : {"add", "maximum"}) {
+    check_hlo(
+        "HloModule r\nbody {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+        "  ROOT c = f32[] " +
+        operation +
+        "(a, b)\n}\nENTRY main {\n  x = f32[9,9] parameter(0)\n  i = f32[] parameter(1)\n"
+        "  ROOT r = f32[9] reduce(x, i), dimensions={1}, to_apply=body\n}\n");
+  }
+}
+
 TEST(ScanForms, WindowsAndArraysMayBeDilated) {
   check_hlo(window("f32", "add", "0", "[9,100]", "[9,195]",
                    "size=1x3 pad=0_0x0_0 lhs_dilate=1x2 rhs_dilate=1x2"));

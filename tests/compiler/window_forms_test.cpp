@@ -229,6 +229,34 @@ TEST(WindowForms, TheGradientOfALargeWindowChoosesInTwoSteps) {
   }
 }
 
+/// Rows of 20 columns and 13 around them on each side, 28 of them, are more than VMEM has; columns
+/// would fit. The first of equal elements stands in the first row nevertheless.
+TEST(WindowForms, TheGradientOfAWindowWithLongRowsTakesTheFirstRow) {
+  check_hlo(with_reducers(R"(
+  x = f32[2,14,20,16] parameter(0)
+  y = f32[2,1,10,16] parameter(1)
+  n = s32[2,14,20,16] convert(x)
+  e = f32[2,14,20,16] convert(n)
+  ROOT s = f32[2,14,20,16] select-and-scatter(e, y, zero), window={size=1x14x13x1 stride=1x14x2x1 pad=0_0x0_0x5_6x0_0}, select=ge, scatter=add
+)"));
+}
+
+/// Beside a convolution windows of a transposed image are in the image, but for those whose columns
+/// would become rows.
+TEST(WindowForms, TheGradientOfAWindowOfATurnedImageTakesTheFirstRow) {
+  check_hlo(with_reducers(R"(
+  x = f32[4,12,12,8] parameter(0)
+  w = f32[1,1,8,8] parameter(1)
+  y = f32[4,8,4,4] parameter(2)
+  c = f32[4,12,12,8] convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f
+  n = s32[4,12,12,8] convert(x)
+  e = f32[4,12,12,8] convert(n)
+  t = f32[4,8,12,12] transpose(e), dimensions={0,3,2,1}
+  s = f32[4,8,12,12] select-and-scatter(t, y, zero), window={size=1x1x3x3 stride=1x1x3x3}, select=ge, scatter=add
+  ROOT r = (f32[4,12,12,8], f32[4,8,12,12]) tuple(c, s)
+)"));
+}
+
 /// Rows of windows of 32 rows, and those of the next ones, are more than VMEM has.
 TEST(WindowForms, ALargeWindowIsReducedInTwoSteps) {
   EXPECT_EQ(count(check(R"(

@@ -241,6 +241,14 @@ DimensionOrder order_before_transpose(const DimensionOrder& order,
   return result;
 }
 
+bool has_rows_first(const std::vector<hlo::WindowDimension>& window, const DimensionOrder& order) {
+  DimensionOrder windows;
+  for (const std::int64_t d : order) {
+    if (window[static_cast<std::size_t>(d)].size > 1) windows.push_back(d);
+  }
+  return std::is_sorted(windows.begin(), windows.end());
+}
+
 DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::Shape& image,
                                 const hlo::Shape& windows, std::uint64_t vmem_bytes) {
   DimensionOrder order;
@@ -268,7 +276,9 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
       const hlo::WindowDimension& w = pooling.window[static_cast<std::size_t>(d)];
       return (w.size - 1) * w.window_dilation + 1 + w.stride;
     };
-    if (!fit(rows_of_window(order[0]), order[1]) && fit(rows_of_window(order[1]), order[0])) {
+    // A gradient finds the first of equal elements row by row.
+    if (!scatters && !fit(rows_of_window(order[0]), order[1]) &&
+        fit(rows_of_window(order[1]), order[0])) {
       std::swap(order[0], order[1]);
     }
   }

@@ -79,9 +79,14 @@ DimensionOrder order_before_transpose(const DimensionOrder& order,
 /// The order in which the kernel of a pooling window finds its image: the dimensions over which the
 /// window moves first, in their order. Beside a single one stands a dimension of extent 1, where
 /// there is one, for it would fill no tile: in front, so that a row of windows is everything and
-/// one block, or behind, row after row, where that is too much for VMEM.
+/// one block, or behind, row after row, where that is too much for VMEM. Reductions of windows
+/// whose rows are too long take the dimensions the other way.
 DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::Shape& image,
                                 const hlo::Shape& windows, std::uint64_t vmem_bytes);
+
+/// Whether an order has the dimensions of a window in their own order: the first of equal elements
+/// is the first in it, too.
+bool has_rows_first(const std::vector<hlo::WindowDimension>& window, const DimensionOrder& order);
 
 /// True when the orders differ in the places of dimensions of extent 1 only.
 bool same_order(const hlo::Shape& shape, const DimensionOrder& a, const DimensionOrder& b);

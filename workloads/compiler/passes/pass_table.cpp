@@ -18,6 +18,7 @@
 #include "workloads/compiler/passes/expand/eigen_expander.h"
 #include "workloads/compiler/passes/expand/factorization_expander.h"
 #include "workloads/compiler/passes/expand/indexed_access.h"
+#include "workloads/compiler/passes/expand/initial_values.h"
 #include "workloads/compiler/passes/expand/integer_dots.h"
 #include "workloads/compiler/passes/expand/lapack_calls.h"
 #include "workloads/compiler/passes/expand/operand_precision.h"
@@ -167,6 +168,7 @@ void run_rewrite_scans(const PassContext& context) {
 
 void run_rewrite_convolutions(const PassContext& context) {
   rewrite_convolutions(context.scheduled.module, context.convolutions);
+  make_names_unique(context.scheduled.module);  // Parts of one convolution may become dots.
 }
 
 void run_assign_layouts(const PassContext& context) {
@@ -345,6 +347,8 @@ std::vector<Pass> rewriting_rows() {
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
           {"rewrite_precise_products", "drop_unit_dimensions"}),
       row("rewrite_precise_products", with_target<rewrite_precise_products>),
+      row("separate_initial_values", with_refusals<separate_initial_values>, {},
+          {"rewrite_scans", "rewrite_reductions"}),
       row("rewrite_scans", run_rewrite_scans, {}, {"rewrite_windows"}),
       row("rewrite_sorts", with_target<rewrite_sorts>, {}, {"rewrite_reductions"}),
       row("rewrite_reductions", with_refusals<rewrite_reductions>, {}, {"rewrite_indexed_access"}),

@@ -2,6 +2,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/pooling/pooling.h"
 #include "workloads/compiler/kernels/tiles/block_pipeline.h"
@@ -238,6 +239,9 @@ class SelectAndScatterKernel {
                                      const hlo::Shape& source, const Target& target) {
     OrRefusal<PoolingPlan> window = read_window(instruction, instruction.shape, source);
     if (!window) return window;
+    if (!has_rows_first(instruction.window, major_to_minor(instruction.shape))) {
+      return refuse_window(instruction, "expected the rows of a window in front of its columns");
+    }
     if (window->rows.stride > window->rows.reach()) {
       return refuse_window(instruction, "expected windows without gaps between their rows");
     }

@@ -517,8 +517,10 @@ bool WindowForms::visit_before_transpose(HloInstruction pooling) {
     back[from] = static_cast<std::int64_t>(d);
   }
   if (!has_kernel_window(moved.window)) return false;
+  const bool is_scatter = moved.operands.size() > 2;
+  if (is_scatter && !has_rows_first(pooling.window, back)) return false;
   moved.operands[0] = transpose.operands[0];
-  if (moved.operands.size() > 2) moved.operands[1] = edit_.transpose(moved.operands[1], back);
+  if (is_scatter) moved.operands[1] = edit_.transpose(moved.operands[1], back);
   moved.shape.layout = {};
   moved.name += ".image";
   const Id windows = edit_.append_instruction(std::move(moved));

@@ -439,10 +439,10 @@ void LayoutAssignment::make_windows_fit() {
     const bool is_tiled = std::any_of(present.end() - 2, present.end(), [&](std::int64_t d) {
       return !is_trivial(at(id).window[static_cast<std::size_t>(d)]);
     });
-    if (!is_tiled) continue;
+    const bool is_scatter = at(id).opcode == HloOpcode::kSelectAndScatter;
+    if (!is_tiled && (!is_scatter || has_rows_first(at(id).window, present))) continue;
     const Order wanted = order_of_pooling(at(id));
-    const std::size_t arrays = at(id).opcode == HloOpcode::kSelectAndScatter ? 2 : 1;
-    for (std::size_t operand = 0; operand < arrays; ++operand) {
+    for (std::size_t operand = 0; operand < (is_scatter ? 2U : 1U); ++operand) {
       const InstructionId fits = in_order(at(id).operands[operand], wanted);
       at(id).operands[operand] = fits;
     }
