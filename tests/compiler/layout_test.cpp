@@ -475,6 +475,27 @@ TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
   check_values(module, 1e-6);
 }
 
+/// As random numbers are made of bits.
+TEST(LayoutSearch, BitsOfFewLanesLieTheOtherWayRoundWithTheirNumbers) {
+  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  at = u32[128,336,21] iota(), iota_dimension=1
+  nine = u32[] constant(9)
+  nines = u32[128,336,21] broadcast(nine), dimensions={}
+  less = u32[128,336,21] shift-right-logical(at, nines)
+  bits = u32[128,336,21] or(less, nines)
+  number = f32[128,336,21] bitcast-convert(bits)
+  x = f32[128,336,21] parameter(0)
+  ROOT r = f32[128,336,21] multiply(x, number)
+}
+)");
+  compiler::assign_layouts(module);
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.shape.rank() != 3) continue;
+    EXPECT_NE(each.shape.layout.minor_to_major[0], 2) << each.name;
+    EXPECT_NE(each.opcode, HloOpcode::kCopy);
+  }
+}
+
 /// Keys against queries of a small head, the batch in the lanes: sums of rows keep a register for
 /// each result until the end, which is eight times the result.
 TEST(LayoutSearch, SumsOfRowsThatVmemDoesNotHoldAreOfAnotherDimension) {

@@ -125,6 +125,22 @@ TEST(ReshapeMover, OperationsOnALineAreDoneOnItsImage) {
   }
 }
 
+/// Lines of two convolutions, of which one is an image of one column and the other one of one row:
+/// what takes both is done on one of them.
+TEST(ReshapeMover, LinesOfARowAndOfAColumnMeetOnOneOfThem) {
+  GraphBuilder graph("lines");
+  const Extents line{3, 10, 8}, column{3, 10, 1, 8}, row{3, 1, 10, 8};
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, column));
+  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, row));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 8}));
+  const Tensor one = graph.reshape(convolve(graph, x, w), line);
+  const Tensor other = graph.reshape(convolve(graph, y, w), line);
+  const Tensor sum = graph.scale(graph.add(one, other), 0.5);
+  const Module module = graph.finish(graph.tuple({sum}), {x, y, w});
+  EXPECT_EQ(worked_on(passed(module)), (std::set<Extents>{column}));
+  expect_values_kept(case_of(module, 5), compiler::move_reshapes);
+}
+
 /// A line behind a convolution that joins a dot: on its way to another dot it stays a line, on its
 /// way to a convolution it becomes an image.
 TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {

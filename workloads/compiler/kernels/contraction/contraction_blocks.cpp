@@ -100,16 +100,37 @@ std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
   return regions;
 }
 
+namespace {
+
+/// Rows that are looked at one by one where some of them lie outside.
+constexpr std::uint32_t kRowsLookedAt = 16;
+
+PReg is_not(KernelBuilder& builder, PReg condition) {
+  return builder.equal(builder.select(condition, 1, 0), 0);
+}
+
+}  // namespace
+
 void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows& rows, SReg first,
                         const VmemAddress& block, std::uint32_t count, std::uint32_t pitch) {
-  builder.new_block();
-  builder.if_(rows.reaches_outside(first), [&] {
-    builder.loop(count, [&](SReg index) {
-      const PReg inside = rows.is_inside(first, index);
-      const PReg outside = builder.equal(builder.select(inside, 1, 0), 0);
+  const auto clear_one_by_one = [&](std::uint32_t some, SReg before) {
+    builder.loop(some, [&](SReg number) {
+      const SReg index = before ? builder.add(number, before) : number;
+      const PReg outside = is_not(builder, rows.is_inside(first, index));
       SReg row = builder.mul(index, pitch);
       if (block.base) row = builder.add(row, block.base);
       builder.if_(outside, [&] { memory.clear({block.region, 0, row}, pitch); });
+    });
+  };
+  builder.new_block();
+  builder.if_(rows.reaches_outside(first), [&] {
+    if (count <= 2 * kRowsLookedAt) return clear_one_by_one(count, {});
+    builder.loop(ceil_divide(count, kRowsLookedAt), [&](SReg group) {
+      const SReg begin = builder.min(builder.mul(group, kRowsLookedAt), count - kRowsLookedAt);
+      const PReg all_inside =
+          builder.and_(rows.is_inside(first, begin),
+                       rows.is_inside(first, builder.add(begin, kRowsLookedAt - 1)));
+      builder.if_(is_not(builder, all_inside), [&] { clear_one_by_one(kRowsLookedAt, begin); });
     });
   });
   builder.new_block();

@@ -23,17 +23,26 @@ using isa::Opcode;
 /// What a piece of straight code costs beside its pixels.
 constexpr std::int64_t kStraightCodeCycles = 8;
 
-/// Pixels of a row (of `results`) that one piece of straight code works on: with more of them fewer
-/// pixels of the input are loaded (and unpacked) again, with fewer of them less is computed behind
-/// the end of the row.
+/// An image of one pixel a row: straight code goes along its column. (Where phases take turns in
+/// the column it goes along rows, as elsewhere.)
+bool is_column(const ConvolutionProblem& problem) {
+  const auto& [height, width] = problem.spatial;
+  return width.input == 1 && width.window == 1 && width.output == 1 && width.padding == 0 &&
+         height.base_dilation == 1;
+}
+
+/// Pixels of a row (of `results`), or of a column, that one piece of straight code works on: with
+/// more of them fewer pixels of the input are loaded (and unpacked) again, with fewer of them less
+/// is computed behind the end of the row.
 std::uint32_t pixels_at_once(const ConvolutionProblem& problem, std::int64_t results) {
   const bool gradient = problem.contracts_rows;
   const auto window = [gradient](const SpatialDimension& s) {
     return ceil_divide(gradient ? s.output : s.window, s.base_dilation);
   };
-  const std::int64_t y = window(problem.spatial[0]), x = window(problem.spatial[1]);
+  const std::size_t along = is_column(problem) ? 0 : 1;
+  const std::int64_t y = window(problem.spatial[1 - along]), x = window(problem.spatial[along]);
   const std::int64_t step =
-      gradient ? problem.spatial[1].window_dilation : problem.spatial[1].stride;
+      gradient ? problem.spatial[along].window_dilation : problem.spatial[along].stride;
   const auto cycles = [&](std::int64_t pixels) {
     const std::int64_t met = std::min(pixels * x, (pixels - 1) * step + x);
     const std::int64_t unpacked = problem.input_type == hlo::ElementType::kBf16 ? y * met : 0;
@@ -46,12 +55,16 @@ std::uint32_t pixels_at_once(const ConvolutionProblem& problem, std::int64_t res
 /// tiles of each pixel.
 struct Sizes {
   Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_t y);
+  /// Rows and groups of pixels of a block that loops go through.
+  std::uint32_t walked_y() const { return column ? 1 : block_y; }
+  std::uint32_t walked_groups() const { return column ? block_y / pixels : groups; }
 
   std::uint32_t row_tiles, lane_tiles;  ///< Of a pixel.
   std::uint32_t block_rows, block_y;
   std::uint32_t feature_tiles;  ///< Of 128, as the window has them.
   std::int64_t first_y = 0, first_x = 0;
-  std::uint32_t pixels;          ///< Of a row, in a piece of straight code.
+  bool column;                   ///< Straight code goes along the column; blocks have whole pieces.
+  std::uint32_t pixels;          ///< Of a row, or of the column, in a piece of straight code.
   std::uint32_t slab_y, slab_x;  ///< Pixels of the input that a block reads.
   std::uint32_t pixels_y, groups;
   std::uint32_t out_y, out_x;  ///< Pixels of the result, or of its gradient, of a block.
@@ -68,6 +81,7 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
   lane_tiles = tiles_of(lanes ? problem.rows : problem.columns, 128);
   feature_tiles = tiles_of(problem.columns, 128);
   const bool gradient = problem.contracts_rows;
+  column = is_column(problem);
   const auto phases_y = static_cast<std::uint32_t>(height.base_dilation);
   const auto phases_x = static_cast<std::uint32_t>(width.base_dilation);
   std::int64_t last_y = 0, last_x = 0, step_y = height.stride, step_x = width.stride;
@@ -79,8 +93,8 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
     step_y = height.window_dilation;
     step_x = width.window_dilation;
     pixels_y = static_cast<std::uint32_t>(height.window);
-    pixels = pixels_at_once(problem, width.window);
-    groups = tiles_of(width.window, pixels);
+    pixels = pixels_at_once(problem, column ? height.window : width.window);
+    groups = column ? 1 : tiles_of(width.window, pixels);
   } else {
     const std::vector<Tap> taps = taps_of(problem);
     for (std::size_t i = 0; i < taps.size(); ++i) {
@@ -90,13 +104,14 @@ Sizes::Sizes(const ConvolutionProblem& problem, std::uint32_t rows, std::uint32_
       last_x = i == 0 ? taps[i].shift[1] : std::max(last_x, taps[i].shift[1]);
     }
     pixels_y = tiles_of(height.output, phases_y);
-    pixels = pixels_at_once(problem, tiles_of(width.output, phases_x));
-    groups = tiles_of(tiles_of(width.output, phases_x), pixels);
+    pixels = pixels_at_once(problem, column ? pixels_y : tiles_of(width.output, phases_x));
+    groups = column ? 1 : tiles_of(tiles_of(width.output, phases_x), pixels);
   }
+  const std::uint32_t row_pixels = column ? 1 : groups * pixels;
   slab_y = static_cast<std::uint32_t>((y - 1) * step_y + last_y - first_y + 1);
-  slab_x = static_cast<std::uint32_t>((groups * pixels - 1) * step_x + last_x - first_x + 1);
+  slab_x = static_cast<std::uint32_t>((row_pixels - 1) * step_x + last_x - first_x + 1);
   out_y = y * phases_y;
-  out_x = groups * pixels * phases_x;
+  out_x = row_pixels * phases_x;
   const std::uint32_t tiles = rows * lane_tiles;
   const hlo::ElementType other = gradient ? problem.window_type : problem.out_type();
   input_pixel = tiles * tile_rows(problem.input_type);
@@ -117,7 +132,8 @@ OrRefusal<Sizes> find_sizes(const ConvolutionProblem& problem, const Target& tar
   double least = 0;
   for (std::uint32_t rows = 1; rows <= whole.row_tiles; ++rows) {
     if (whole.row_tiles % rows != 0) continue;
-    for (std::uint32_t y = 1; y <= whole.pixels_y; ++y) {
+    const std::uint32_t step = whole.column ? whole.pixels : 1;
+    for (std::uint32_t y = step; y < whole.pixels_y + step; y += step) {
       const Sizes sizes(problem, rows, y);
       if (sizes.vmem_rows * 512 > target.vmem_bytes) break;
       const std::uint32_t columns = whole.row_tiles / rows;
@@ -185,6 +201,8 @@ class DepthwiseKernel {
   std::uint32_t step_x() const {
     return static_cast<std::uint32_t>(gradient() ? width().window_dilation : width().stride);
   }
+  /// Between neighbours in straight code.
+  std::uint32_t step() const { return sizes_.column ? step_y() : step_x(); }
   std::uint32_t positions() const {
     return static_cast<std::uint32_t>(gradient() ? height().output * width().output
                                                  : height().window * width().window);
@@ -403,8 +421,8 @@ VmemAddress DepthwiseKernel::tile_at(const VmemAddress& block, std::uint32_t pix
 }
 
 void DepthwiseKernel::multiply() {
-  StepCounter counter(builder_,
-                      {sizes_.block_rows, sizes_.lane_tiles, sizes_.block_y, sizes_.groups});
+  StepCounter counter(
+      builder_, {sizes_.block_rows, sizes_.lane_tiles, sizes_.walked_y(), sizes_.walked_groups()});
   const auto phases_y = static_cast<std::uint32_t>(height().base_dilation);
   const auto phases_x = static_cast<std::uint32_t>(width().base_dilation);
   builder_.loop(counter.steps(), [&](SReg) {
@@ -412,7 +430,7 @@ void DepthwiseKernel::multiply() {
     const std::vector<SReg> digits = counter.present();
     const VmemAddress input =
         tile_at(grid_->input(0), sizes_.input_pixel, tile_rows(problem_.input_type), digits,
-                step_y() * sizes_.slab_x, step_x());
+                step_y() * sizes_.slab_x, step());
     const VmemAddress output =
         tile_at(grid_->output(0), sizes_.other_pixel, tile_rows(problem_.out_type()), digits,
                 phases_y * sizes_.out_x, phases_x);
@@ -424,7 +442,7 @@ void DepthwiseKernel::multiply() {
           const VReg value = window_value(tap.window, digits);
           for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
             const std::int64_t pixel = (tap.shift[0] - sizes_.first_y) * sizes_.slab_x +
-                                       tap.shift[1] - sizes_.first_x + i * step_x();
+                                       tap.shift[1] - sizes_.first_x + i * step();
             const VReg product = builder_.mul(input_tile(input, pixel, digits), value);
             sums[i] = sums[i] ? builder_.add(sums[i], product) : product;
           }
@@ -468,15 +486,15 @@ VReg DepthwiseKernel::valid(VReg value, const std::vector<SReg>& digits) {
 
 /// A weight gradient: products of the gradient's pixels and those of the input that meet them.
 void DepthwiseKernel::add_up() {
-  StepCounter counter(builder_,
-                      {sizes_.block_rows, sizes_.lane_tiles, sizes_.block_y, sizes_.groups});
+  StepCounter counter(
+      builder_, {sizes_.block_rows, sizes_.lane_tiles, sizes_.walked_y(), sizes_.walked_groups()});
   const auto window_x = static_cast<std::uint32_t>(width().output);
   builder_.loop(counter.steps(), [&](SReg) {
     input_tiles_.clear();
     const std::vector<SReg> digits = counter.present();
     const VmemAddress input =
         tile_at(grid_->input(0), sizes_.input_pixel, tile_rows(problem_.input_type), digits,
-                step_y() * sizes_.slab_x, step_x());
+                step_y() * sizes_.slab_x, step());
     const VmemAddress other = tile_at(grid_->input(1), sizes_.other_pixel,
                                       tile_rows(problem_.window_type), digits, sizes_.out_x, 1);
     std::vector<VReg> gradients;
@@ -491,7 +509,7 @@ void DepthwiseKernel::add_up() {
       VReg sum;
       for (std::uint32_t i = 0; i < sizes_.pixels; ++i) {
         const std::int64_t pixel = position / window_x * height().stride * sizes_.slab_x +
-                                   position % window_x * width().stride + i * step_x();
+                                   position % window_x * width().stride + i * step();
         const VReg product = builder_.mul(input_tile(input, pixel, digits), gradients[i]);
         sum = sum ? builder_.add(sum, product) : product;
       }

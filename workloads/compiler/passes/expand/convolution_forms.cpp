@@ -241,11 +241,10 @@ class ConvolutionForms {
   }
 
   std::optional<Id> emit_line_as_image(const HloInstruction& convolution) {
-    std::optional<LineForm> best = line_as(convolution, kRow);
-    if (!has_large_window(convolution) || has_groups(convolution)) {
-      const std::optional<LineForm> column = line_as(convolution, kColumn);
-      if (column && (!best || column->cycles < kColumnGain * best->cycles)) best = column;
-    }
+    std::optional<LineForm> best = cheapest_line(convolution, false);
+    // Rounded operands fit VMEM where others do not. (The vector unit, which multiplies by groups,
+    // rounds nothing.)
+    if (!best && !has_groups(convolution)) best = cheapest_line(convolution, true);
     const bool has_dots = is_gradient_of_line(convolution) && !has_groups(convolution);
     if (!best || (has_dots && cycles_result_by_result(convolution) < best->cycles)) {
       return std::nullopt;
@@ -258,14 +257,23 @@ class ConvolutionForms {
     double cycles;
   };
 
-  /// `side`: which spatial dimension of the image is the one of a single pixel. Operands are
-  /// rounded where they fit VMEM only so.
-  std::optional<LineForm> line_as(const HloInstruction& convolution, std::size_t side) {
+  std::optional<LineForm> cheapest_line(const HloInstruction& convolution, bool is_rounded) {
+    const std::optional<LineForm> row = line_as(convolution, kRow, is_rounded);
+    if (has_large_window(convolution) && !has_groups(convolution)) return row;
+    const std::optional<LineForm> column = line_as(convolution, kColumn, is_rounded);
+    // A product of pixels takes the same either way, and long lines beside it are columns.
+    const double gain = convolution.window[0].size == 1 ? 1.0 : kColumnGain;
+    return column && (!row || column->cycles <= gain * row->cycles) ? column : row;
+  }
+
+  /// `side`: which spatial dimension of the image is the one of a single pixel.
+  std::optional<LineForm> line_as(const HloInstruction& convolution, std::size_t side,
+                                  bool is_rounded) {
     std::optional<double> cycles;
     const Id value = add_spatial_dimension(edit_, convolution, side, [&](HloInstruction image) {
-      cycles = cycles_on_either_side(image);
-      if (cycles || has_groups(image)) return append(image);
-      for (Id& operand : image.operands) operand = edit_.convert(operand, ElementType::kBf16);
+      for (Id& operand : image.operands) {
+        if (is_rounded) operand = edit_.convert(operand, ElementType::kBf16);
+      }
       cycles = cycles_on_either_side(image);
       return append(image);
     });

@@ -168,7 +168,7 @@ bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) cons
   const HloInstruction& value = at(operand);
   if (value.shape.is_tuple()) return false;
   if (value.shape.rank() == 0) return true;
-  if (before(operand) >= 0) return extents(before(operand)) == whole;
+  if (before(operand) >= 0 && extents(before(operand)) == whole) return true;
   if (value.opcode == HloOpcode::kReshape && extents(value.operands[0]) == whole) return true;
   if (differ_in_units(extents(operand), whole)) return true;
   return value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole);
@@ -177,7 +177,7 @@ bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) cons
 /// The operand in the product's extent; scalars as they are.
 InstructionId ReshapeMover::form_of(InstructionId operand, const Dimensions& whole) {
   if (at(operand).shape.rank() == 0) return operand;
-  if (before(operand) >= 0) return before(operand);
+  if (before(operand) >= 0 && extents(before(operand)) == whole) return before(operand);
   const HloInstruction& value = at(operand);
   if (value.opcode == HloOpcode::kReshape && extents(value.operands[0]) == whole) {
     return value.operands[0];
