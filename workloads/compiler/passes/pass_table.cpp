@@ -58,6 +58,7 @@
 #include "workloads/compiler/passes/simplify/padded_sums.h"
 #include "workloads/compiler/passes/simplify/precision.h"
 #include "workloads/compiler/passes/simplify/product_operands.h"
+#include "workloads/compiler/passes/simplify/rearrangement_mover.h"
 #include "workloads/compiler/passes/simplify/reshape_mover.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/passes/simplify/small_products.h"
@@ -377,6 +378,8 @@ std::vector<Pass> shaping_rows() {
       row("join_padded_sums", on_module<join_padded_sums>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>),
       row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
+      simplify_row(stage),
+      row("move_rearrangements", on_module<move_rearrangements>),
       simplify_row(stage),
       row("pad_operands", on_module<pad_operands>),
       simplify_row(stage),
