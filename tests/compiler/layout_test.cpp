@@ -475,6 +475,43 @@ TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
   check_values(module, 1e-6);
 }
 
+/// The gradient of a small layer over rows of a batch: with the rows in the lanes each example is a
+/// product of its own, with the batch in them there are fewer, of whole arrays.
+TEST(LayoutSearch, ManySmallProductsTakeWhatTheirKernelSays) {
+  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  x = f32[512,26,16] parameter(0)
+  g = f32[512,26,16] parameter(1)
+  t = f32[512,26,16] tanh(x)
+  u = f32[512,26,16] tanh(g)
+  ROOT d = f32[16,16] dot(t, u), lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}
+}
+)");
+  compiler::assign_layouts(module);
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.shape.rank() != 3) continue;
+    EXPECT_EQ(each.shape.layout.minor_to_major[0], 0) << each.name;
+    EXPECT_NE(each.opcode, HloOpcode::kCopy);
+  }
+}
+
+/// Sums of rows that leave as rows are kept register by register, and added then: a few terms lie
+/// above the tiles.
+TEST(LayoutSearch, FewTermsOfManySumsLieInNoRows) {
+  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  x = f32[512,26,26,8] parameter(0)
+  y = f32[512,26,26,8] parameter(1)
+  z = f32[512,26,26,8] multiply(x, y)
+  zero = f32[] constant(0)
+  ROOT s = f32[512,26,26] reduce(z, zero), dimensions={3}, to_apply=add
+}
+)");
+  compiler::assign_layouts(module);
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.shape.rank() != 4) continue;
+    EXPECT_NE(each.shape.layout.minor_to_major[1], 3) << each.name;
+  }
+}
+
 /// As random numbers are made of bits.
 TEST(LayoutSearch, BitsOfFewLanesLieTheOtherWayRoundWithTheirNumbers) {
   Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {

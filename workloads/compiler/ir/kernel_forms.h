@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
@@ -29,6 +30,10 @@ std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
 /// The dot or convolution that an instruction is, or that its fusion holds; none: neither.
 const hlo::HloInstruction* product_in(const hlo::Module& module,
                                       const hlo::HloInstruction& instruction);
+
+/// What the search for the kernel of a dot expects of the product by itself; HUGE_VAL where it
+/// finds none.
+double product_cycles(DotProblem problem, const Target& target);
 
 /// VMEM granules that the kernel of a dot, or of a fusion around one, takes where its arrays stand
 /// in VMEM, whole: sums, what is prepared, and the arrays with the rows that steps reach beyond

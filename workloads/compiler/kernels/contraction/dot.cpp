@@ -1,5 +1,7 @@
+#include <cmath>
 #include <utility>
 
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/contraction/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
 
@@ -15,6 +17,11 @@ DotProblem problem_of(const MatmulEpilogue& epilogue, bool stands_in_vmem) {
   problem.result_types = epilogue.result_types();
   problem.resident_rows = epilogue.resident_rows();
   return problem;
+}
+
+double product_cycles(DotProblem problem, const Target& target) {
+  OrRefusal<DotTiling> tiling = choose_sides(problem, target);
+  return tiling ? tiling->cycles : HUGE_VAL;
 }
 
 LoweredKernel lower_dot(const hlo::Module& module, const hlo::Computation& computation,

@@ -33,7 +33,10 @@ using hlo::Shape;
 namespace {
 
 // What the search weighs against each other, in cycles. They decide between orders only.
-constexpr double kTransposeCycles = 128;    ///< A block of 128 by 128 through the transpose unit.
+constexpr double kTransposeCycles = 128;  ///< A block of 128 by 128 through the transpose unit.
+/// Of so many and so small matrices what is not the products themselves takes most: the kernel is
+/// asked.
+constexpr double kManyMatrices = 16, kSmallProduct = 128 * 128 * 32;
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
 constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
 constexpr double kCopiesOfSums = 5;         ///< In VMEM: as added, as results, as they leave.
@@ -99,7 +102,9 @@ class LayoutSearch {
   double reduce_cost(InstructionId id);
   double spread_cost(InstructionId broadcast);
   double repeated_cost(InstructionId broadcast);
+  double rows_of_sums(InstructionId reduce, const DimensionOrder& whole) const;
   double registers_of_sums(InstructionId reduce, const DimensionOrder& whole);
+  bool are_of_rows(InstructionId reduce, const DimensionOrder& whole) const;
   bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
@@ -388,10 +393,17 @@ double LayoutSearch::copies_to_concatenate(const HloInstruction& concatenate) {
 LayoutSearch::DotCost LayoutSearch::cost_of_products(DotProblem problem) const {
   const auto tiles = [](double extent) { return std::ceil(extent / 128); };
   exchange_where_cheaper(problem);
-  double products = double(tiles(problem.m)) * tiles(problem.n) * tiles(problem.k);
-  for (const OuterDimension& outer : problem.outer) products *= outer.extent;
-  for (const OuterDimension& outer : problem.outer_k) products *= outer.extent;
-  return {products * kTileCycles, double(blocks_to_transpose(problem)) * kTransposeCycles};
+  double matrices = 1;
+  for (const OuterDimension& outer : problem.outer) matrices *= outer.extent;
+  for (const OuterDimension& outer : problem.outer_k) matrices *= outer.extent;
+  const double products =
+      matrices * tiles(problem.m) * tiles(problem.n) * tiles(problem.k) * kTileCycles;
+  const double multiplications = double(problem.m) * problem.n * problem.k;
+  if (matrices >= kManyMatrices && multiplications <= kSmallProduct) {
+    const double cycles = product_cycles(std::move(problem), target_);
+    return {std::min(products, cycles), std::max(0.0, cycles - products)};
+  }
+  return {products, double(blocks_to_transpose(problem)) * kTransposeCycles};
 }
 
 /// Copies bring arrays that lie as no matrices into orders in which they do, and the product reads
@@ -495,6 +507,17 @@ double LayoutSearch::registers_of_sums(InstructionId reduce, const DimensionOrde
   return double(rows > 1 ? others * ceil_divide(rows, 8) : ceil_divide(others, 8));
 }
 
+/// Rows of lanes that sums of rows become.
+double LayoutSearch::rows_of_sums(InstructionId reduce, const DimensionOrder& whole) const {
+  const auto& extents = shape(at(reduce).operands[0]).dimensions;
+  std::int64_t rows = ceil_divide(extents[static_cast<std::size_t>(whole.back())], isa::kLanes);
+  for (std::size_t i = 0; i + 2 < whole.size(); ++i) {
+    if (!contains(at(reduce).dimensions, whole[i]))
+      rows *= extents[static_cast<std::size_t>(whole[i])];
+  }
+  return double(rows);
+}
+
 /// Sums across lanes take longer than others, but one along the lanes alone shares a kernel with
 /// what needs its result.
 double LayoutSearch::reduce_cost(InstructionId id) {
@@ -507,27 +530,41 @@ double LayoutSearch::reduce_cost(InstructionId id) {
   const bool is_apart = feeds_back_.count(id) != 0 && (reduced.size() > 1 || !has_lanes);
   // Tiles of one sum are added to each other first.
   const double sums = has_lanes ? registers_of_sums(id, whole) : 0;
-  return tiles * kSumCycles + sums * (kLaneSumCycles + kRowsToLanesCycles) +
+  const bool ends_as_rows = are_of_rows(id, whole) && feeds_back_.count(id) == 0;
+  const double rows = ends_as_rows ? rows_of_sums(id, whole) : 0;
+  return tiles * kSumCycles + sums * (kLaneSumCycles + kRowsToLanesCycles) + rows * kRowSumCycles +
          (is_apart ? kKernelCycles / 2 : 0) + (sums_fit(id, whole) ? 0 : kTooLarge);
 }
 
+/// Whether the sums are of rows: registers that are added up to one row each.
+bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole) const {
+  const auto& reduced = at(reduce).dimensions;
+  return whole.size() >= 2 && contains(reduced, whole[whole.size() - 2]) &&
+         !contains(reduced, whole.back());
+}
+
 /// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result where the
-/// outermost dimension is reduced, else what belongs to one index of it. Sums of rows stand apart
-/// for each sublane until then.
+/// outermost dimension is reduced, else what belongs to one index of the outermost ones, as many as
+/// it takes. Sums of rows stand apart for each sublane until then.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple()) return true;
   const Shape& operand = shape(at(reduce).operands[0]);
   const auto& reduced = at(reduce).dimensions;
-  double kept = double(shape(reduce).unpadded_bytes());
-  for (std::int64_t d : whole) {
+  const double copies =
+      kCopiesOfSums + (are_of_rows(reduce, whole) ? double(isa::kSublanes - 1) : 0.0);
+  const auto padding = [&](std::size_t from_minor, std::int64_t tile) {
+    if (from_minor >= whole.size()) return 1.0;
+    const std::int64_t d = whole[whole.size() - 1 - from_minor];
     const std::int64_t extent = operand.dimensions[static_cast<std::size_t>(d)];
-    if (extent == 1) continue;
-    if (std::find(reduced.begin(), reduced.end(), d) == reduced.end()) kept /= double(extent);
-    break;
+    return contains(reduced, d) ? 1.0 : double(round_up(extent, tile)) / double(extent);
+  };
+  double kept = copies * double(shape(reduce).unpadded_bytes()) * padding(0, isa::kLanes) *
+                padding(1, isa::kSublanes);
+  for (std::size_t i = 0; i + 2 < whole.size() && kept > vmem_bytes_; ++i) {
+    if (contains(reduced, whole[i])) break;
+    kept /= double(operand.dimensions[static_cast<std::size_t>(whole[i])]);
   }
-  const bool are_of_rows = whole.size() >= 2 && contains(reduced, whole[whole.size() - 2]) &&
-                           !contains(reduced, whole.back());
-  return kept * (kCopiesOfSums + (are_of_rows ? double(isa::kSublanes - 1) : 0.0)) <= vmem_bytes_;
+  return kept <= vmem_bytes_;
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
