@@ -10,6 +10,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/convolution_steps.h"
+#include "workloads/compiler/passes/expand/convolution_strips.h"
 #include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/reference/value.h"
@@ -549,6 +550,90 @@ TEST(ConvolutionForms, ALineInRowsHasItsGradient) {
                        }));
   }
   EXPECT_GT(tried, 300);
+}
+
+/// Strips of images, of any kind of convolution that has them, and their neighbours' pixels.
+TEST(ConvolutionForms, StripsOfImagesHaveTheValuesOfWholeOnes) {
+  std::mt19937 engine(29);
+  int tried = 0;
+  for (int i = 0; i < 20000 && !::testing::Test::HasFailure(); ++i) {
+    Form form = random_form(engine);
+    if (form.window.size() != 2 || form.feature_groups * form.batch_groups > 1) continue;
+    const auto index = static_cast<std::size_t>(engine() % 2);
+    const auto count = 2 + static_cast<std::int64_t>(engine() % 3);
+    form.input[index] = count * (1 + static_cast<std::int64_t>(engine() % 5));
+    if (form.result(0) < 1 || form.result(1) < 1) continue;
+    bool has_strips = false;
+    const hlo::Module after = expect_same_values(
+        module_of(form),
+        in_parts(engine, [&](compiler::GraphEditor& edit, const hlo::HloInstruction& whole,
+                             std::size_t, const auto& emit) {
+          const auto strips = compiler::image_strips(edit, whole, index, count);
+          has_strips = strips.has_value();
+          return strips ? compiler::write_in_strips(edit, whole, *strips, emit) : emit(whole);
+        }));
+    tried += has_strips ? 1 : 0;
+  }
+  EXPECT_GT(tried, 100);
+}
+
+/// One image of 64x64 pixels fills a row of each tile of eight, so strips of it are its batch: in
+/// all passes, but not where the batch fills the tiles, nor where kernels take longer to begin than
+/// to compute.
+TEST(ConvolutionForms, OneImageIsABatchOfStrips) {
+  const auto strips_of = [](std::int64_t batch, std::int64_t pixels, bool is_gradient) {
+    const std::string size = std::to_string(pixels);
+    const std::string image = "f32[" + std::to_string(batch) + "," + size + "," + size + ",64]";
+    const std::string text =
+        "HloModule image\nENTRY main {\n  x = " + image +
+        " parameter(0)\n  k = " + (is_gradient ? image : "f32[3,3,64,64]") +
+        " parameter(1)\n  ROOT r = " + (is_gradient ? "f32[3,3,64,64]" : image) +
+        " convolution(x, k), window={size=" + (is_gradient ? size + "x" + size : "3x3") +
+        " pad=1_1x1_1}, dim_labels=" + (is_gradient ? "f01b_i01o->01bf" : "b01f_01io->b01f") +
+        "\n}\n";
+    hlo::Module module = hlo::read_hlo_text("image.hlo", text);
+    compiler::rewrite_convolutions(module, compiler::Target());
+    hlo::verify(module);
+    std::int64_t rows = 0;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      if (each.opcode != hlo::HloOpcode::kConvolution) continue;
+      EXPECT_EQ(rows, 0);
+      rows = is_gradient ? each.window[0].size : each.shape.dimensions[1];
+    }
+    return pixels / rows;
+  };
+  for (const bool is_gradient : {false, true}) {
+    EXPECT_EQ(strips_of(1, 64, is_gradient), 8);
+    EXPECT_EQ(strips_of(2, 64, is_gradient), 4);
+    EXPECT_EQ(strips_of(4, 64, is_gradient), is_gradient ? 1 : 2);
+    EXPECT_EQ(strips_of(8, 64, is_gradient), 1);
+    EXPECT_EQ(strips_of(1, 8, is_gradient), 1);
+  }
+}
+
+/// Where one convolution of an image stays whole, the image would be turned for the other: both
+/// stay. One image whose convolutions all have strips is read in strips by both.
+TEST(ConvolutionForms, StripsAreOfAllConvolutionsOfAnImageOrOfNone) {
+  for (const std::int64_t second : {64, 65}) {  // 65 rows have no equal strips.
+    const std::string rows = std::to_string(second);
+    const std::string text =
+        "HloModule image\nENTRY main {\n  x = f32[4,64,64,64] parameter(0)\n  k = f32[3,3,64,64] "
+        "parameter(1)\n  a = f32[4,64,64,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, "
+        "dim_labels=b01f_01io->b01f\n  n = f32[4,64,64,64] negate(a)\n  b = f32[4," +
+        rows + "," + rows + ",64] convolution(n, k), window={size=3x3 pad=1_" +
+        (second == 64 ? "1x1_1" : "2x1_2") +
+        "}, dim_labels=b01f_01io->b01f\n  ROOT r = (f32[4,64,64,64], f32[4," + rows + "," + rows +
+        ",64]) tuple(n, b)\n}\n";
+    hlo::Module module = hlo::read_hlo_text("image.hlo", text);
+    compiler::rewrite_convolutions(module, compiler::Target());
+    hlo::verify(module);
+    std::vector<std::int64_t> batches;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      if (each.opcode == hlo::HloOpcode::kConvolution) batches.push_back(each.shape.dimensions[0]);
+    }
+    const std::int64_t batch = second == 64 ? 8 : 4;
+    EXPECT_EQ(batches, (std::vector{batch, batch}));
+  }
 }
 
 /// The first convolution behind the rewriting; none: the module has other products.

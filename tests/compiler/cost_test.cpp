@@ -375,8 +375,8 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
                                                 {16, 14, 256, 128, true},
                                                 {32, 14, 64, 256, false},
                                                 {32, 14, 64, 256, true},
-                                                {4, 32, 32, 32, false},
-                                                {4, 32, 32, 32, true},
+                                                {5, 32, 32, 32, false},
+                                                {5, 32, 32, 32, true},
                                                 {16, 32, 32, 32, false},
                                                 {8, 32, 16, 48, false},
                                                 {16, 28, 64, 64, false}}) {

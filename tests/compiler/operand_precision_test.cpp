@@ -142,6 +142,39 @@ TEST(OperandPrecision, ProductsWhoseSumsWouldWaitForTheMemoryAreOne) {
   EXPECT_EQ(dots(2048, 2048, 2048), 6);
 }
 
+/// A matrix that the program computes of iotas is a constant, and its parts that are all 0 have no
+/// products: multiples of 7 / 4 are one part, of 1 / 28 three.
+TEST(OperandPrecision, PartsOfKnownMatricesThatAreZeroAreLeftOut) {
+  struct Weights {
+    const char* by_sum;
+    std::ptrdiff_t dots;
+  };
+  for (const Weights& weights : {Weights{"multiply", 3}, Weights{"divide", 6}}) {
+    const std::string product =
+        std::string(
+            "HloModule d\nadd {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  "
+            "ROOT s = f32[] add(p, q)\n}\nENTRY main {\n  a = f32[200,300] parameter(0)\n"
+            "  i = f32[300,8] iota(), iota_dimension=1\n  c = f32[] constant(0.25)\n"
+            "  b = f32[300,8] broadcast(c), dimensions={}\n  w = f32[300,8] multiply(i, b)\n"
+            "  z = f32[] constant(0)\n  s = f32[300] reduce(w, z), dimensions={1}, "
+            "to_apply=add\n  t = f32[300,8] broadcast(s), dimensions={0}\n  m = f32[300,8] ") +
+        weights.by_sum +
+        "(w, t)\n  ROOT r = f32[200,8] dot(a, m), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0}";
+    hlo::Module module =
+        hlo::read_hlo_text("p.hlo", product + ", operand_precision={highest,highest}\n}\n");
+    compiler::rewrite_precise_products(module, compiler::Target{});
+    const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+    const auto count_of = [&all](hlo::HloOpcode opcode) {
+      return std::count_if(all.begin(), all.end(),
+                           [opcode](const auto& each) { return each.opcode == opcode; });
+    };
+    EXPECT_EQ(count_of(hlo::HloOpcode::kDot), weights.dots);
+    EXPECT_EQ(count_of(hlo::HloOpcode::kIota), 0);
+    EXPECT_LT(run_product(product, ", operand_precision={highest,highest}").error, 4e-7);
+  }
+}
+
 /// What the vector unit computes in f32 is not the largest of several products: neither a depthwise
 /// convolution, whose operands a kernel makes here, nor a convolution that becomes a dot of one
 /// column or one row.

@@ -172,6 +172,63 @@ TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {
   }
 }
 
+/// A convolution of strips of images, which are whole images behind it: a bias, a scale of each
+/// image where there are several, and maxima.
+Module strips(std::int64_t images, const Extents& summed) {
+  GraphBuilder graph("strips");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 3, 5, 16}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 16, 16}));
+  const Tensor bias = graph.parameter("bias", array_shape(ElementType::kF32, {16}));
+  const std::int64_t rows = 8 / images * 3;
+  const Extents whole = images == 1 ? Extents{rows, 5, 16} : Extents{images, rows, 5, 16};
+  const Tensor image = graph.reshape(convolve(graph, x, w), whole);
+  const auto features = static_cast<std::int64_t>(whole.size()) - 1;
+  Tensor value = graph.add(image, graph.broadcast(bias, whole, {features}));
+  if (images == 1) {
+    return graph.finish(graph.tuple({value, graph.reduce_max(value, summed)}), {x, w, bias});
+  }
+  const Tensor scale = graph.parameter("scale", array_shape(ElementType::kF32, {images, 16}));
+  value = graph.multiply(value, graph.broadcast(scale, whole, {0, features}));
+  return graph.finish(graph.tuple({value, graph.reduce_max(value, summed)}), {x, w, bias, scale});
+}
+
+TEST(ReshapeMover, OperationsOnImagesAreDoneOnTheirStrips) {
+  struct Case {
+    std::int64_t images;
+    Extents summed;
+    bool in_strips;
+  };
+  for (const Case& each :
+       {Case{1, {0, 1}, true}, Case{1, {1}, true}, Case{2, {0, 1, 2}, true}, Case{2, {1, 2}, true},
+        Case{2, {0}, false}, Case{2, {2, 3}, true}, Case{4, {3}, true}}) {
+    const Module module = strips(each.images, each.summed);
+    const Module after = passed(module);
+    SCOPED_TRACE(to_string(after));
+    const std::int64_t rows = 8 / each.images * 3;
+    EXPECT_EQ(worked_on(after).count({8, 3, 5, 16}), 1U);
+    EXPECT_EQ(worked_on(after).count({each.images, rows, 5, 16}), 0U);
+    EXPECT_EQ(worked_on(after).count({rows, 5, 16}), 0U);
+    bool in_strips = false;
+    for (const HloInstruction& sum : after.entry_computation().instructions) {
+      if (sum.opcode != HloOpcode::kReduce) continue;
+      const Extents of = after.entry_computation().at(sum.operands[0]).shape.dimensions;
+      in_strips |= of == (Extents{8, 3, 5, 16});
+    }
+    EXPECT_EQ(in_strips, each.in_strips);
+    expect_values_kept(case_of(module, 3), compiler::move_reshapes);
+  }
+}
+
+/// Pixels that become one dimension are no strips.
+TEST(ReshapeMover, PixelsOfAnImageInALineStay) {
+  GraphBuilder graph("tokens");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 3, 5, 16}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 16, 16}));
+  const Tensor tokens = graph.reshape(convolve(graph, x, w), {8, 15, 16});
+  const Module module = graph.finish(graph.scale(tokens, 0.5), {x, w});
+  EXPECT_EQ(worked_on(passed(module)), (std::set<Extents>{{8, 15, 16}}));
+}
+
 /// A number of each image as a vector: its mask goes where what it selects goes.
 TEST(ReshapeMover, AMaskOfAVectorIsMadeOnTheProduct) {
   GraphBuilder graph("masked");

@@ -10,6 +10,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
 #include "workloads/compiler/passes/expand/convolution_steps.h"
+#include "workloads/compiler/passes/expand/convolution_strips.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 #include "workloads/compiler/passes/layout/convolution_sides.h"
 #include "workloads/compiler/passes/layout/window_features.h"
@@ -54,6 +55,8 @@ class ConvolutionForms {
       const ConvolutionSides sides(module_.entry_computation(), kernels_);
       if (sides_ && sides == *sides_) return;
       sides_ = sides;
+      strips_ = strips_that_take_less(
+          module_, edit_, kernels_, [this](const HloInstruction& each) { return is_direct(each); });
       const std::size_t count = module_.entry_computation().instructions.size();
       for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
       const bool same = module_.entry_computation().instructions.size() == count;
@@ -66,12 +69,28 @@ class ConvolutionForms {
   void visit(Id id) {
     const HloInstruction convolution = module_.entry_computation().at(id);
     if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
-    if (!is_patches(convolution) && phases_to_join(convolution).empty() &&
-        !is_vector_product(convolution) && has_kernel(convolution)) {
-      return read_backwards(id);
-    }
+    if (is_direct(convolution)) return put_in_strips(id) ? void() : read_backwards(id);
     edit_.stand_for(id);
     edit_.finish(emit(convolution));
+  }
+
+  bool is_direct(const HloInstruction& convolution) {
+    return is_general(convolution) && !is_patches(convolution) &&
+           phases_to_join(convolution).empty() && !is_vector_product(convolution) &&
+           has_kernel(convolution);
+  }
+
+  /// Few images leave most rows of tiles empty.
+  bool put_in_strips(Id id) {
+    const HloInstruction convolution = module_.entry_computation().at(id);
+    const auto strips = strips_.find(id);
+    if (strips == strips_.end()) return false;
+    edit_.stand_for(id);
+    edit_.finish(write_in_strips(edit_, convolution, strips->second, [this](HloInstruction form) {
+      std::optional<HloInstruction> direct = backwards(form);
+      return append(direct && has_kernel(*direct) ? *std::move(direct) : std::move(form));
+    }));
+    return true;
   }
 
   /// A window that a reverse writes backwards in space is read backwards instead, where a kernel
@@ -471,6 +490,7 @@ class ConvolutionForms {
   ConvolutionKernels& kernels_;
   GraphEditor edit_;
   std::optional<ConvolutionSides> sides_;
+  std::map<Id, ImageStrips> strips_;  ///< Of convolutions that take less so.
 };
 
 }  // namespace

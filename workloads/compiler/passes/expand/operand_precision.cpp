@@ -12,6 +12,7 @@
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
 #include "workloads/compiler/passes/expand/convolution_steps.h"
 #include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/known_values.h"
 
 namespace tpu::compiler {
 
@@ -65,7 +66,7 @@ std::size_t parts_asked(const std::string& attributes) {
 class PreciseProducts {
  public:
   PreciseProducts(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), edit_(module) {}
+      : module_(module), target_(target), edit_(module), known_(module) {}
 
   void run() {
     const std::size_t count = module_.entry_computation().instructions.size();
@@ -119,6 +120,15 @@ class PreciseProducts {
     const Id value = product.operands[operand];
     std::vector<Id> parts{value};
     if (edit_.shape(value).type != ElementType::kF32) return parts;
+    const HloInstruction& array = module_.entry_computation().at(value);
+    if (array.opcode == HloOpcode::kConstant && !array.literal.empty()) {
+      std::vector<float> numbers(array.literal.size() / sizeof(float));
+      std::memcpy(numbers.data(), array.literal.data(), array.literal.size());
+      return parts_of_known(std::move(numbers), edit_.dimensions(value), count);
+    }
+    if (const KnownValues::Numbers& numbers = known_.of(value)) {
+      return parts_of_known({numbers->begin(), numbers->end()}, edit_.dimensions(value), count);
+    }
     while (parts.size() < count) {
       const Id rounded = unary(HloOpcode::kReducePrecision, parts.back(), ElementType::kF32,
                                "exponent_bits=8, mantissa_bits=7");
@@ -126,6 +136,22 @@ class PreciseProducts {
       if (product.opcode == HloOpcode::kConvolution) parts.back() = rounded;
       parts.push_back(rest);
     }
+    return parts;
+  }
+
+  /// Of what no parameter changes: constants, and of them those alone that are not all 0 (weights
+  /// that are multiples of a quarter are one part).
+  std::vector<Id> parts_of_known(std::vector<float> rest, const GraphEditor::Extents& extents,
+                                 std::size_t count) {
+    std::vector<Id> parts;
+    do {
+      std::vector<float> rounded(rest.size());
+      std::transform(rest.begin(), rest.end(), rounded.begin(), rounded_to_bf16);
+      parts.push_back(edit_.numbers(extents, rounded));
+      std::transform(rest.begin(), rest.end(), rounded.begin(), rest.begin(),
+                     [](float whole, float part) { return whole == part ? 0 : whole - part; });
+    } while (parts.size() < count &&
+             std::any_of(rest.begin(), rest.end(), [](float number) { return number != 0; }));
     return parts;
   }
 
@@ -199,9 +225,11 @@ class PreciseProducts {
   /// Parts by their numbers, one behind the other; all but the last one without infinities.
   Id in_a_row(const std::vector<Id>& parts, const std::vector<std::size_t>& numbers,
               std::int64_t dimension) {
-    const HloInstruction& whole = module_.entry_computation().at(parts[0]);
-    if (whole.opcode == HloOpcode::kConstant && whole.shape.type == ElementType::kF32) {
-      return constant_in_a_row(whole, numbers, static_cast<std::size_t>(dimension));
+    const bool are_constants = std::all_of(parts.begin(), parts.end(), [this](Id part) {
+      return !module_.entry_computation().at(part).literal.empty();
+    });
+    if (are_constants && edit_.shape(parts[0]).type == ElementType::kF32) {
+      return constants_in_a_row(parts, numbers, static_cast<std::size_t>(dimension));
     }
     std::vector<Id> finite_parts, row;
     for (const Id part : parts) finite_parts.push_back(finite(part));
@@ -212,22 +240,26 @@ class PreciseProducts {
     return edit_.concatenate(row, dimension);
   }
 
-  /// The same of a constant, as a constant.
-  Id constant_in_a_row(const HloInstruction& whole, const std::vector<std::size_t>& numbers,
-                       std::size_t dimension) {
-    std::vector<float> values(whole.literal.size() / sizeof(float)), row;
-    std::memcpy(values.data(), whole.literal.data(), whole.literal.size());
-    GraphEditor::Extents extents = whole.shape.dimensions;
+  /// The same of parts that are constants, as a constant.
+  Id constants_in_a_row(const std::vector<Id>& parts, const std::vector<std::size_t>& numbers,
+                        std::size_t dimension) {
+    std::vector<std::vector<float>> values;
+    for (const Id part : parts) {
+      const std::vector<std::uint8_t>& literal = module_.entry_computation().at(part).literal;
+      std::memcpy(values.emplace_back(literal.size() / sizeof(float)).data(), literal.data(),
+                  literal.size());
+    }
+    GraphEditor::Extents extents = edit_.dimensions(parts[0]);
     std::size_t inner = 1;
     for (std::size_t d = dimension; d < extents.size(); ++d) {
       inner *= static_cast<std::size_t>(extents[d]);
     }
-    for (std::size_t begin = 0; begin < values.size(); begin += inner) {
+    std::vector<float> row;
+    for (std::size_t begin = 0; begin < values[0].size(); begin += inner) {
       for (std::size_t place = 0; place < numbers.size(); ++place) {
         for (std::size_t i = 0; i < inner; ++i) {
-          float part = values[begin + i];
+          const float part = values[numbers[place]][begin + i];
           const bool is_last = place + 1 == numbers.size();
-          for (std::size_t n = 0; n < numbers[place]; ++n) part -= rounded_to_bf16(part);
           row.push_back(is_last || std::isfinite(part) ? part : 0);
         }
       }
@@ -249,6 +281,7 @@ class PreciseProducts {
   hlo::Module& module_;
   const Target& target_;
   GraphEditor edit_;
+  KnownValues known_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
-#include "workloads/compiler/passes/simplify/scalar_arithmetic.h"
+#include "workloads/compiler/passes/simplify/known_values.h"
 
 namespace tpu::compiler {
 
@@ -22,136 +22,10 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
-using Numbers = std::optional<std::vector<double>>;
+using Numbers = KnownValues::Numbers;
 
-constexpr std::int64_t kMostIndices = 1 << 17;
 constexpr std::size_t kMostTablePieces = 16;
 constexpr std::int64_t kMostFrameParts = 16;
-
-/// Values of small arrays that depend on no parameter, in row-major order.
-class KnownValues {
- public:
-  explicit KnownValues(const hlo::Module& module) : module_(module) {}
-
-  const Numbers& of(Id id) {
-    const auto found = known_.find(id);
-    if (found != known_.end()) return found->second;
-    Numbers values = compute(module_.entry_computation().at(id));
-    return known_.emplace(id, std::move(values)).first->second;
-  }
-
- private:
-  Numbers compute(const HloInstruction& instruction);
-  Numbers constant(const HloInstruction& instruction) const;
-  Numbers elementwise(const HloInstruction& instruction);
-  Numbers concatenated(const HloInstruction& instruction);
-  /// Row-major numbers over some of an array's dimensions, all over it.
-  static std::vector<double> spread(const std::vector<double>& values, const Extents& extents,
-                                    const Extents& places);
-
-  const hlo::Module& module_;  ///< Its computations may move.
-  std::map<Id, Numbers> known_;
-};
-
-Numbers KnownValues::constant(const HloInstruction& instruction) const {
-  const auto size = static_cast<std::size_t>(hlo::byte_size(instruction.shape.type));
-  const auto count = static_cast<std::size_t>(instruction.shape.element_count());
-  if (instruction.literal.size() != size * count) return std::nullopt;
-  HloInstruction element;
-  element.shape = hlo::array_shape(instruction.shape.type, {});
-  std::vector<double> values;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto at = instruction.literal.begin() + static_cast<std::ptrdiff_t>(i * size);
-    element.literal.assign(at, at + static_cast<std::ptrdiff_t>(size));
-    const std::optional<double> value = scalar_value(element);
-    if (!value) return std::nullopt;
-    values.push_back(*value);
-  }
-  return values;
-}
-
-std::vector<double> KnownValues::spread(const std::vector<double>& values, const Extents& extents,
-                                        const Extents& places) {
-  const std::int64_t count =
-      std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
-  std::vector<double> all;
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t index = 0, inner = count;
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-      inner /= extents[d];
-      const bool is_kept =
-          std::find(places.begin(), places.end(), static_cast<std::int64_t>(d)) != places.end();
-      if (is_kept) index = index * extents[d] + i / inner % extents[d];
-    }
-    all.push_back(values[static_cast<std::size_t>(index)]);
-  }
-  return all;
-}
-
-Numbers KnownValues::elementwise(const HloInstruction& instruction) {
-  std::vector<const std::vector<double>*> operands;
-  for (Id operand : instruction.operands) {
-    const Numbers& values = of(operand);
-    if (!values) return std::nullopt;
-    operands.push_back(&*values);
-  }
-  const ElementType from = module_.entry_computation().at(instruction.operands.at(0)).shape.type;
-  std::vector<double> results;
-  for (std::int64_t i = 0; i < instruction.shape.element_count(); ++i) {
-    std::vector<double> elements;
-    elements.reserve(operands.size());
-    for (const std::vector<double>* values : operands) {
-      elements.push_back((*values)[values->size() == 1 ? 0 : static_cast<std::size_t>(i)]);
-    }
-    const std::optional<double> result = scalar_result(instruction, from, elements);
-    if (!result) return std::nullopt;
-    results.push_back(*result);
-  }
-  return results;
-}
-
-Numbers KnownValues::concatenated(const HloInstruction& instruction) {
-  if (instruction.shape.rank() != 1) return std::nullopt;
-  std::vector<double> all;
-  for (Id part : instruction.operands) {
-    const Numbers& values = of(part);
-    if (!values) return std::nullopt;
-    all.insert(all.end(), values->begin(), values->end());
-  }
-  return all;
-}
-
-Numbers KnownValues::compute(const HloInstruction& instruction) {
-  if (instruction.shape.is_tuple() || instruction.shape.element_count() > kMostIndices) {
-    return std::nullopt;
-  }
-  switch (instruction.opcode) {
-    case HloOpcode::kConstant:
-      return constant(instruction);
-    case HloOpcode::kIota: {
-      const Extents line{
-          instruction.shape.dimensions[static_cast<std::size_t>(instruction.dimensions[0])]};
-      std::vector<double> values(static_cast<std::size_t>(line[0]));
-      std::iota(values.begin(), values.end(), 0.0);
-      return spread(values, instruction.shape.dimensions, instruction.dimensions);
-    }
-    case HloOpcode::kBroadcast: {
-      const Numbers& values = of(instruction.operands[0]);
-      const bool in_order =
-          std::is_sorted(instruction.dimensions.begin(), instruction.dimensions.end());
-      if (!values || !in_order) return std::nullopt;
-      return spread(*values, instruction.shape.dimensions, instruction.dimensions);
-    }
-    case HloOpcode::kReshape:
-    case HloOpcode::kBitcast:
-      return of(instruction.operands[0]);
-    case HloOpcode::kConcatenate:
-      return concatenated(instruction);
-    default:
-      if (!hlo::is_elementwise(instruction.opcode)) return std::nullopt;
-      return elementwise(instruction);
-  }
-}
 
 /// Indices first, first + step ..., each `repeat` times.
 struct TablePiece {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/control_flow.h"

@@ -10,6 +10,7 @@
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/constant_folding.h"
 
 namespace tpu::compiler {
 
@@ -57,10 +58,58 @@ bool differ_in_units(const Dimensions& one, const Dimensions& other) {
   return long_extents(one) == long_extents(other);
 }
 
+/// Strips of images become whole ones: a batch a smaller one (or none, where there is one image) of
+/// longer images. `batch`: which dimension it is; below 0: any.
+bool joins_strips(const Dimensions& after, const Dimensions& before, std::int64_t batch) {
+  std::size_t joined = 0;
+  for (const DimensionGroup& group : dimension_groups(after, before)) {
+    const auto of = [](const Dimensions& extents, std::size_t begin, std::size_t end) {
+      const auto at = extents.begin();
+      return long_extents(
+          {at + static_cast<std::ptrdiff_t>(begin), at + static_cast<std::ptrdiff_t>(end)});
+    };
+    const Dimensions whole = of(after, group.after_begin, group.after_end);
+    const Dimensions cut = of(before, group.before_begin, group.before_end);
+    if (whole == cut) continue;
+    const bool joins =
+        cut.size() == 2 && (whole.size() == 1 || (whole.size() == 2 && whole[0] < cut[0]));
+    const bool is_batch = batch < 0 || group.before_begin == static_cast<std::size_t>(batch);
+    if (!joins || !is_batch || ++joined > 1) return false;
+  }
+  return joined == 1;
+}
+
+/// Several images, cut into strips: which dimension is what.
+struct StripsOfImages {
+  std::size_t images, pixels;        ///< Of whole ones.
+  std::size_t strips, strip_pixels;  ///< Of all images, one image after the other.
+};
+
+std::optional<StripsOfImages> strips_of_images(const DimensionGroup& group, const Dimensions& whole,
+                                               const Dimensions& cut) {
+  const auto long_ones = [](const Dimensions& extents, std::size_t begin, std::size_t end) {
+    std::vector<std::size_t> found;
+    for (std::size_t d = begin; d < end; ++d) {
+      if (extents[d] > 1) found.push_back(d);
+    }
+    return found;
+  };
+  const auto after = long_ones(whole, group.after_begin, group.after_end);
+  const auto before = long_ones(cut, group.before_begin, group.before_end);
+  if (after.size() != 2 || before.size() != 2 || whole[after[0]] >= cut[before[0]] ||
+      cut[before[0]] % whole[after[0]] != 0) {
+    return std::nullopt;
+  }
+  return StripsOfImages{after[0], after[1], before[0], before[1]};
+}
+
 class ReshapeMover {
  public:
   explicit ReshapeMover(hlo::Module& module)
-      : entry_(module.entry_computation()), editor_(module), users_(users_of(entry_)) {}
+      : module_(module),
+        entry_(module.entry_computation()),
+        editor_(module),
+        users_(users_of(entry_)) {}
 
   void run() {
     const std::size_t count = entry_.instructions.size();
@@ -84,7 +133,9 @@ class ReshapeMover {
   InstructionId form_of(InstructionId operand, const Dimensions& whole);
   InstructionId broadcast_before(InstructionId id, const Dimensions& whole);
   void visit(InstructionId id);
+  void reduce_before(InstructionId id);
 
+  const hlo::Module& module_;
   Computation& entry_;
   GraphEditor editor_;
   std::vector<std::vector<InstructionId>> users_;
@@ -92,8 +143,8 @@ class ReshapeMover {
 };
 
 /// Whether it splits dimensions of a product that nothing else reads, or takes those of extent 1
-/// from a convolution (of a line of pixels). Where it joins some, the operations behind it have
-/// fewer padding rows.
+/// from a convolution (of a line of pixels), or joins strips of its images. Where it joins others,
+/// the operations behind it have fewer padding rows.
 bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
   if (instruction.opcode != HloOpcode::kReshape) return false;
   const InstructionId operand = instruction.operands[0];
@@ -101,7 +152,9 @@ bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
   if (at(operand).opcode == HloOpcode::kConvolution) {
     // Kernels of depthwise convolutions take no operations behind them.
     return at(operand).feature_group_count == 1 && at(operand).batch_group_count == 1 &&
-           differ_in_units(extents(operand), instruction.shape.dimensions);
+           (differ_in_units(extents(operand), instruction.shape.dimensions) ||
+            joins_strips(instruction.shape.dimensions, extents(operand),
+                         at(operand).convolution->output_batch));
   }
   return at(operand).opcode == HloOpcode::kDot &&
          extents(operand).size() < instruction.shape.dimensions.size();
@@ -199,6 +252,17 @@ InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions&
     bool is_any = false;
     for (std::size_t d = group.after_begin; d < group.after_end; ++d) is_any |= is_in(d);
     if (!is_any) continue;
+    const std::optional<StripsOfImages> of_images = strips_of_images(group, split, whole);
+    if (of_images && is_in(of_images->images) && !is_in(of_images->pixels)) {
+      // Each image's for all of its strips.
+      const std::int64_t images = split[of_images->images], strips = whole[of_images->strips];
+      from.push_back(static_cast<std::int64_t>(filled.size()));
+      filled.insert(filled.end(), {static_cast<std::int64_t>(of_images->images), -1});
+      filled_extents.insert(filled_extents.end(), {images, strips / images});
+      joined.push_back(strips);
+      joined_places.push_back(static_cast<std::int64_t>(of_images->strips));
+      continue;
+    }
     for (std::size_t d = group.after_begin; d < group.after_end; ++d) {
       if (is_in(d)) from.push_back(static_cast<std::int64_t>(filled.size()));
       filled.push_back(static_cast<std::int64_t>(d));
@@ -236,6 +300,7 @@ void ReshapeMover::visit(InstructionId id) {
     before_[static_cast<std::size_t>(id)] = at(id).operands[0];
     return;
   }
+  if (at(id).opcode == HloOpcode::kReduce) return reduce_before(id);
   if (!hlo::is_elementwise(at(id).opcode) || at(id).shape.is_tuple()) return;
   // Vectors of bf16 are stored in words, which a reshape of packed ones does not make. (What
   // selects by a mask goes where the mask does.)
@@ -262,6 +327,60 @@ void ReshapeMover::visit(InstructionId id) {
   const InstructionId value = editor_.append_instruction(std::move(form));
   before_[static_cast<std::size_t>(id)] = value;
   const Dimensions reshaped = extents(id);
+  editor_.finish(editor_.reshape(value, reshaped));
+}
+
+/// What reduces whole images reduces their strips; what reduces their pixels those of strips, then
+/// the sums of strips.
+void ReshapeMover::reduce_before(InstructionId id) {
+  HloInstruction form = at(id);
+  if (form.operands.size() != 2 || form.shape.is_tuple()) return;
+  const InstructionId strips = before(form.operands[0]);
+  if (strips < 0 || !joins_strips(extents(form.operands[0]), extents(strips), -1)) return;
+  const Dimensions whole = extents(form.operands[0]), cut = extents(strips);
+  const bool may_go_in_parts = starts_from_neutral(module_, form);
+  Dimensions reduced, left, apart, further;  // `apart`: the strips of each image by themselves.
+  for (const DimensionGroup& group : dimension_groups(whole, cut)) {
+    const std::optional<StripsOfImages> of_images = strips_of_images(group, whole, cut);
+    const auto is_gone = [&](std::size_t d) {
+      return contains(form.dimensions, static_cast<std::int64_t>(d));
+    };
+    std::size_t kept = 0, gone = 0;
+    for (std::size_t d = group.after_begin; d < group.after_end; ++d) {
+      if (whole[d] != 1) ++(is_gone(d) ? gone : kept);
+    }
+    const bool of_pixels = of_images && is_gone(of_images->pixels) && !is_gone(of_images->images);
+    if (kept > 0 && gone > 0 && !(of_pixels && may_go_in_parts)) return;
+    for (std::size_t d = group.before_begin; d < group.before_end; ++d) {
+      if (of_pixels ? d == of_images->strip_pixels : gone > 0) {
+        reduced.push_back(static_cast<std::int64_t>(d));
+        continue;
+      }
+      left.push_back(cut[d]);
+      if (of_pixels && d == of_images->strips) {
+        apart.push_back(whole[of_images->images]);
+        further.push_back(static_cast<std::int64_t>(apart.size()));
+        apart.push_back(cut[d] / whole[of_images->images]);
+      } else {
+        apart.push_back(cut[d]);
+      }
+    }
+  }
+  editor_.stand_for(id);
+  const Dimensions reshaped = form.shape.dimensions;
+  form.operands[0] = strips;
+  form.dimensions = reduced;
+  form.shape = hlo::array_shape(form.shape.type, left);
+  form.name += ".product";
+  InstructionId value = editor_.append_instruction(form);
+  if (!further.empty()) {
+    form.operands[0] = editor_.reshape(value, apart);
+    form.dimensions = further;
+    apart.erase(apart.begin() + further[0]);
+    form.shape = hlo::array_shape(form.shape.type, apart);
+    form.name += ".images";
+    value = editor_.append_instruction(std::move(form));
+  }
   editor_.finish(editor_.reshape(value, reshaped));
 }
 
