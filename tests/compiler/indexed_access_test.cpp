@@ -475,7 +475,7 @@ TEST(IndexedAccess, UpdatesOfRowsAreScattered) {
 /// What more rows take, of tables that stand in VMEM and that do not, by their lane tiles.
 TEST(IndexedAccess, RowsTakeAsLongAsTheirKernelsEstimate) {
   const compiler::Target target;
-  constexpr std::int64_t kFew = 1024, kMany = 3072;
+  constexpr std::int64_t kFew = 2048, kMany = 6144;  // Whole chunks of indices.
   for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{500, 128},
                                     {3000, 300},
                                     {90000, 128},
@@ -493,8 +493,12 @@ TEST(IndexedAccess, RowsTakeAsLongAsTheirKernelsEstimate) {
                                columns + "}"));
     };
     const auto scattered = [&](std::int64_t count) {
-      return cycles(row_scatter("f32", "add(a, b)", std::to_string(rows), std::to_string(width),
-                                std::to_string(count)));
+      const std::string picks = std::to_string(count);
+      std::string text =
+          row_scatter("f32", "add(a, b)", std::to_string(rows), std::to_string(width), picks);
+      const std::string column = "s32[" + picks + ",1]";  // Of which a vector is made first.
+      text.replace(text.find(column), column.size(), "s32[" + picks + "]");
+      return cycles(text);
     };
     EXPECT_NEAR((gathered(kMany) - gathered(kFew)) /
                     (compiler::gathered_rows_cycles(rows, tiles, kMany, target) -

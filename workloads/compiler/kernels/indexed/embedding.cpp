@@ -22,9 +22,9 @@ namespace {
 
 using isa::Opcode;
 
-/// Indices that stand in SMEM at a time: a register's worth of a rank-1 array, four granules.
-constexpr std::int64_t kIndices = 1024;
-constexpr std::int64_t kIndexGranules = 4;
+/// Indices that stand in SMEM at a time: tiles of a rank-1 array, of four granules each.
+constexpr std::int64_t kIndices = 2048;
+constexpr std::int64_t kIndexTile = 1024, kIndexTileGranules = 4;
 /// Of VMEM, for what finds no register.
 constexpr std::int64_t kRoomForSpills = 64 << 10;
 
@@ -73,6 +73,17 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
           table.type == hlo::ElementType::kBf16};
 }
 
+/// The VMEM row in which a row of a table stands, in the first of `width` lane tiles that stand
+/// side by side: whole tiles before it, and the rest; of a single lane tile all rows follow each
+/// other.
+SReg place_of_row(KernelBuilder& builder, SReg row, std::int64_t width,
+                  const EmbeddingShapes& shapes) {
+  const SReg follows = shapes.packed ? builder.shift_right(row, 1) : row;
+  if (width == 1) return follows;
+  const auto beside = static_cast<std::uint32_t>(shapes.tile_rows() * (width - 1));
+  return builder.add(follows, builder.mul(builder.shift_right(row, 3), beside));
+}
+
 /// `width` lane tiles of so many rows of tiles.
 StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width,
                           const EmbeddingShapes& shapes) {
@@ -81,21 +92,28 @@ StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width,
           static_cast<std::uint32_t>(shapes.tile_granules() * shapes.lane_tiles)};
 }
 
-/// Brings indices into SMEM, 1024 at a time.
+/// Brings `count` indices into SMEM, chunk by chunk.
 class IndexWords {
  public:
-  IndexWords(KernelBuilder& builder, SReg hbm)
+  IndexWords(KernelBuilder& builder, SReg hbm, std::int64_t count)
       : builder_(builder),
         hbm_(hbm),
+        count_(count),
         words_(builder.allocate_smem(kIndices)),
         flag_(builder.allocate_flag()) {}
 
   void load(Index chunk) {
-    const Index place = multiply(builder_, chunk, kIndexGranules);
+    const std::int64_t indices = is_last(chunk) ? count_ % kIndices : kIndices;
+    const std::int64_t granules = ceil_divide(indices, kIndexTile) * kIndexTileGranules;
+    const Index place = multiply(builder_, chunk, kIndices / kIndexTile * kIndexTileGranules);
     builder_.misc(Opcode::kDmaHbmToSmem,
-                  {builder_.add(hbm_, to_operand(builder_, place)), kIndexGranules, words_, flag_});
-    builder_.wait(flag_, kIndexGranules);
+                  {builder_.add(hbm_, to_operand(builder_, place)), granules, words_, flag_});
+    builder_.wait(flag_, static_cast<std::uint64_t>(granules));
     builder_.new_block();
+  }
+  /// Whether it is one of fewer indices, behind the whole ones.
+  bool is_last(Index chunk) const {
+    return chunk.is_constant() && chunk.offset == count_ / kIndices;
   }
   /// Index number `i` of those loaded.
   SReg get(Index i) {
@@ -109,6 +127,7 @@ class IndexWords {
  private:
   KernelBuilder& builder_;
   SReg hbm_;
+  std::int64_t count_;
   std::uint32_t words_, flag_;
 };
 
@@ -176,7 +195,7 @@ LoweredKernel GatherKernel::emit() {
   const SReg result = builder_.operand(2);
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count);
   const auto rows = static_cast<std::uint64_t>(2 * kGroup * width_);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
@@ -391,7 +410,6 @@ class ResidentGatherKernel {
   void emit_chunk(Index chunk, std::int64_t groups, SReg result);
   void assemble(Index group, Index buffer);
   void assemble_packed(Index first, Index to);
-  SReg place_of(SReg row);
 
   EmbeddingShapes shapes_;
   KernelBuilder builder_;
@@ -409,7 +427,7 @@ LoweredKernel ResidentGatherKernel::emit() {
   result_ = builder_.operand(2);
   table_flag_ = builder_.allocate_flag();
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count);
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   part_ =
       builder_.allocate_vmem(static_cast<std::uint64_t>(shapes_.tile_rows() * tile_rows * width_));
@@ -449,7 +467,8 @@ void ResidentGatherKernel::assemble(Index group, Index buffer) {
     const Index to = add(builder_, buffer, multiply(builder_, {part, 0}, tile_rows * width_));
     if (shapes_.packed) return assemble_packed(first, to);
     for (std::int64_t i = 0; i < 8; ++i) {
-      const SReg from = place_of(indices_->clamped(first.plus(i), shapes_.table_rows));
+      const SReg from = place_of_row(builder_, indices_->clamped(first.plus(i), shapes_.table_rows),
+                                     width_, shapes_);
       for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
         builder_.store(at(rows_, to.plus(8 * lane_tile + i)).mask(0x1),
                        builder_.load(VmemAddress(part_, 8 * lane_tile, from).mask(0x1)));
@@ -458,20 +477,13 @@ void ResidentGatherKernel::assemble(Index group, Index buffer) {
   });
 }
 
-/// The VMEM row of the part's first lane tile in which a row of the table stands.
-SReg ResidentGatherKernel::place_of(SReg row) {
-  const auto down = static_cast<std::uint32_t>(shapes_.tile_rows() * width_);
-  const SReg tile_row = builder_.mul(builder_.shift_right(row, 3), down);
-  const SReg within = builder_.and_(row, 7);
-  return builder_.add(tile_row, shapes_.packed ? builder_.shift_right(within, 1) : within);
-}
-
 /// Eight rows, two of them to a VMEM row.
 void ResidentGatherKernel::assemble_packed(Index first, Index to) {
   for (std::int64_t i = 0; i < 8; i += 2) {
     const SReg even = indices_->clamped(first.plus(i), shapes_.table_rows);
     const SReg odd = indices_->clamped(first.plus(i + 1), shapes_.table_rows);
-    const SReg from_even = place_of(even), from_odd = place_of(odd);
+    const SReg from_even = place_of_row(builder_, even, width_, shapes_);
+    const SReg from_odd = place_of_row(builder_, odd, width_, shapes_);
     const VReg shift_even = shift_of_packed(builder_, even);
     const VReg shift_odd = shift_of_packed(builder_, odd);
     for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
@@ -498,7 +510,7 @@ void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg res
 
 /// A row of a table that stands in VMEM.
 double resident_row_cycles(std::int64_t lane_tiles) {
-  return std::max(6.7, 1.5 * static_cast<double>(lane_tiles));
+  return std::max(lane_tiles == 1 ? 4.7 : 6.6, 1.5 * static_cast<double>(lane_tiles));
 }
 /// A row that comes by a DMA of its own.
 double fetched_row_cycles(std::int64_t lane_tiles) {
@@ -506,7 +518,7 @@ double fetched_row_cycles(std::int64_t lane_tiles) {
 }
 /// A row that a scatter adds to one in VMEM, or leaves out.
 double added_row_cycles(std::int64_t lane_tiles) {
-  return std::max(10.6, 2.4 * static_cast<double>(lane_tiles));
+  return 3.2 + 1.8 * static_cast<double>(lane_tiles);
 }
 
 /// Of a gather that brings its table to VMEM first. None: VMEM does not hold a column of lane
@@ -572,6 +584,7 @@ class ScatterKernel {
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
   void add_group(Index chunk, Index group, Index first_row, std::int64_t height);
+  PReg lies_in_part(SReg row, std::int64_t height);
   VReg combined(const VmemAddress& old, VReg update);
 
   EmbeddingShapes shapes_;
@@ -594,7 +607,7 @@ LoweredKernel ScatterKernel::emit() {
   result_ = builder_.operand(3);
   table_flag_ = builder_.allocate_flag();
   update_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
@@ -652,26 +665,27 @@ void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,
   });
 }
 
+/// Updates that are for no row of the part go to the spare row, and so does what stands behind the
+/// last update.
 void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::int64_t height) {
+  const bool is_last = indices_->is_last(chunk);
   const Index buffer =
       multiply(builder_, modulo_power_of_two(builder_, group, 1), kRowGroup * width_);
   builder_.loop(kRowGroup / 8, [&](SReg part) {
     const Index within =
         add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, {part, 0}, 8));
-    const Index number = add(builder_, multiply(builder_, chunk, kIndices), within);
     const Index from = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * width_));
     for (std::int64_t i = 0; i < 8; ++i) {
-      // Rows of other parts, indices outside the table and padding go to the spare row.
       const SReg index = indices_->get(within.plus(i));
-      const SReg row = builder_.sub(index, to_operand(builder_, first_row));
-      const PReg exists = builder_.less(to_operand(builder_, number.plus(i)), shapes_.count);
-      const PReg in_table = builder_.less(index, shapes_.table_rows);
-      const PReg above = builder_.less(-1, row);
-      const PReg below = builder_.less(row, 8 * height);
-      const PReg here = builder_.and_(builder_.and_(exists, in_table), builder_.and_(above, below));
-      const SReg tile_row =
-          builder_.mul(builder_.shift_right(row, 3), static_cast<std::uint32_t>(8 * width_));
-      const SReg place = builder_.add(tile_row, builder_.and_(row, 7));
+      const SReg row = first_row.is_constant() && first_row.offset == 0
+                           ? index
+                           : builder_.sub(index, to_operand(builder_, first_row));
+      const SReg place = place_of_row(builder_, row, width_, shapes_);
+      PReg here = lies_in_part(row, height);
+      if (is_last) {
+        const SReg number = to_operand(builder_, within.plus(i)).reg;
+        here = builder_.and_(here, builder_.less(number, shapes_.count % kIndices));
+      }
       const SReg to = builder_.select(here, place, 8 * height_ * width_);
       for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
         const VmemAddress sum = VmemAddress(part_, 8 * lane_tile, to).mask(0x1);
@@ -680,6 +694,14 @@ void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::in
       }
     }
   });
+}
+
+/// Whether a row lies in a part of so many tile rows, and not in another one or outside of the
+/// table. (Behind the table's last row its tile has padding, which nothing reads.)
+PReg ScatterKernel::lies_in_part(SReg row, std::int64_t height) {
+  constexpr std::uint32_t kSign = 0x80000000;  // With it turned, numbers below 0 are the largest.
+  const std::uint32_t end = static_cast<std::uint32_t>(8 * height) ^ kSign;
+  return builder_.less(builder_.scalar(Opcode::kSxorU32, row, kSign), end);
 }
 
 VReg ScatterKernel::combined(const VmemAddress& old, VReg update) {
