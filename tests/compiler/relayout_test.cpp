@@ -346,6 +346,20 @@ TEST(Relayout, LargeArraysAreCutIntoSlabs) {
   check(reshape({90, 12, 50}, {45, 1200}), ElementType::kF32, small);
 }
 
+/// Columns of 128 lanes, 32 of them: the next one comes and the one before leaves while one is
+/// worked on, in five cycles a row at most. One by one they wait for the memory twice each.
+TEST(Relayout, PiecesFollowEachOther) {
+  const compiler::Target target;
+  const CompiledRun run = check_hlo(
+      "HloModule m\nENTRY main {\n  x = f32[3,20,4096] parameter(0)\n  ROOT r = f32[60,4096] "
+      "reshape(x)\n}\n",
+      {});
+  const double bytes = 4.0 * 4096 * (3 * 24 + 64);
+  const auto cycles = static_cast<double>(run.result.cycles);
+  EXPECT_GT(cycles, bytes / target.hbm_bytes_per_cycle);
+  EXPECT_LT(cycles, 32 * 60 * 5 + 4.0 * target.dma_latency_cycles);
+}
+
 TEST(Relayout, SlabsThatAreTooLargeAreCutIntoPieces) {
   compiler::Target small;
   small.vmem_bytes = 1 << 20;

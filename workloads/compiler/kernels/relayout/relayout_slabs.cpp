@@ -147,6 +147,8 @@ class SlabKernel {
     set(target_);
   }
   void make_descriptors();
+  bool follow_each_other() const;
+  void emit_pieces(const SlabBody& body, std::int64_t pieces);
   void emit_piece(const SlabBody& body, Index piece);
   void allocate();
   BoxDma dma_of(const Placed& array, bool loads, std::int64_t elements);
@@ -174,6 +176,7 @@ class SlabKernel {
   Index present_piece_;
   std::int64_t slab_ = 1;  ///< Elements of the cut dimension.
   std::int64_t buffers_ = 2;
+  bool has_room_for_next_ = false;  ///< Where a piece is one slab.
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
   std::vector<SReg> addresses_;
 };
@@ -216,6 +219,7 @@ bool SlabKernel::fit(std::uint64_t vmem_bytes) {
   const std::int64_t room = static_cast<std::int64_t>(vmem_bytes / 512) - 256;
   slab_ = extent_;
   const std::int64_t whole = rows_needed(extent_);
+  has_room_for_next_ = 2 * whole <= room;
   if (whole <= std::min(room, kRowsAtOnce)) return true;
   if (!target_.is_cut()) return whole <= room;
   // Two buffers in half of VMEM at most, so that DMAs and work overlap, and at least a few slabs,
@@ -259,7 +263,8 @@ void SlabKernel::allocate() {
   store_flag_ = BlockPipeline::allocate_flags(builder_);
   const auto prepare = [&](Placed& each) {
     const std::int64_t tiles = slab_tiles(each, slab_);
-    const std::int64_t buffers = each.is_cut() && slab_ < extent_ ? buffers_ : 1;
+    const std::int64_t of_slabs = follow_each_other() ? 2 : slab_ < extent_ ? buffers_ : 1;
+    const std::int64_t buffers = each.is_cut() ? of_slabs : 1;
     each.buffers =
         builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * each.buffer_rows(tiles) + 8));
     if (each.is_widened()) {
@@ -408,6 +413,8 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
   make_descriptors();
   if (pieces == 1) {
     emit_piece(body, {});
+  } else if (follow_each_other()) {
+    emit_pieces(body, pieces);
   } else {
     builder_.loop(static_cast<std::uint64_t>(pieces), [&](SReg piece) {
       emit_piece(body, {piece, 0});
@@ -419,6 +426,34 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
     emit_piece(body, {{}, pieces});
   }
   return lowered_kernel(builder_);
+}
+
+/// Whether pieces are single slabs, of which the next one is fetched while one is worked on.
+bool SlabKernel::follow_each_other() const {
+  const std::vector<const Placed*> arrays = all();
+  return slab_ >= extent_ && outer_extent_ / piece_ > 1 && has_room_for_next_ &&
+         std::all_of(arrays.begin(), arrays.end(),
+                     [](const Placed* each) { return each->is_cut_twice(); });
+}
+
+void SlabKernel::emit_pieces(const SlabBody& body, std::int64_t pieces) {
+  BlockPipeline::Transfer load, store;
+  load.flag = load_flag_;
+  load.is_straight = false;
+  load.granules = [this](Index) { return loaded(extent_); };
+  load.start = [this](Index piece, Index parity) {
+    present_piece_ = piece;
+    start_loads({}, parity);
+  };
+  store.flag = store_flag_;
+  store.granules = [this](Index) { return target_.granules(slab_tiles(target_, extent_)); };
+  store.start = [this](Index piece, Index parity) {
+    present_piece_ = piece;
+    transfer(target_, false, {}, parity, extent_);
+  };
+  BlockPipeline(builder_, {pieces, false, 2}, load, store).run([&](Index, Index parity) {
+    work(body, parity, extent_);
+  });
 }
 
 /// All slabs of a piece. When it ends nothing is under way.
