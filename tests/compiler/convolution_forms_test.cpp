@@ -558,19 +558,25 @@ TEST(ConvolutionForms, StripsOfImagesHaveTheValuesOfWholeOnes) {
   int tried = 0;
   for (int i = 0; i < 20000 && !::testing::Test::HasFailure(); ++i) {
     Form form = random_form(engine);
-    if (form.window.size() != 2 || form.feature_groups * form.batch_groups > 1) continue;
-    const auto index = static_cast<std::size_t>(engine() % 2);
+    const bool is_line = form.window.size() == 1;
+    if (!is_line && form.window.size() != 2) continue;
+    if (form.feature_groups * form.batch_groups > 1) continue;
+    const auto index = is_line ? 0 : static_cast<std::size_t>(engine() % 2);
     const auto count = 2 + static_cast<std::int64_t>(engine() % 3);
     form.input[index] = count * (1 + static_cast<std::int64_t>(engine() % 5));
-    if (form.result(0) < 1 || form.result(1) < 1) continue;
+    if (form.result(0) < 1 || (!is_line && form.result(1) < 1)) continue;
     bool has_strips = false;
     const hlo::Module after = expect_same_values(
         module_of(form),
         in_parts(engine, [&](compiler::GraphEditor& edit, const hlo::HloInstruction& whole,
                              std::size_t, const auto& emit) {
-          const auto strips = compiler::image_strips(edit, whole, index, count);
-          has_strips = strips.has_value();
-          return strips ? compiler::write_in_strips(edit, whole, *strips, emit) : emit(whole);
+          const auto in_strips = [&](const hlo::HloInstruction& image) {
+            const auto strips = compiler::image_strips(edit, image, is_line ? 1 : index, count);
+            has_strips = strips.has_value();
+            return strips ? compiler::write_in_strips(edit, image, *strips, emit) : emit(image);
+          };
+          return is_line ? compiler::add_spatial_dimension(edit, whole, 0, in_strips)
+                         : in_strips(whole);
         }));
     tried += has_strips ? 1 : 0;
   }
@@ -608,6 +614,40 @@ TEST(ConvolutionForms, OneImageIsABatchOfStrips) {
     EXPECT_EQ(strips_of(4, 64, is_gradient), is_gradient ? 1 : 2);
     EXPECT_EQ(strips_of(8, 64, is_gradient), 1);
     EXPECT_EQ(strips_of(1, 8, is_gradient), 1);
+  }
+}
+
+/// A sound of one feature fills the lanes with strips of 16 examples; one of 64 features stays in
+/// them, and examples that fill the lanes need none.
+TEST(ConvolutionForms, ALineOfFewFeaturesFillsTheLanesWithItsStrips) {
+  const auto batch_of = [](int batch, int features, bool is_gradient) {
+    const std::string n = std::to_string(batch), f = std::to_string(features);
+    const std::string line = "f32[" + n + ",4096," + f + "]", kernel = "f32[9," + f + ",64]",
+                      result = "f32[" + n + ",2048,64]";
+    hlo::Module module = hlo::read_hlo_text(
+        "line.hlo", "HloModule line\nENTRY main {\n  x = " + line +
+                        " parameter(0)\n  k = " + (is_gradient ? result : kernel) +
+                        " parameter(1)\n  ROOT r = " + (is_gradient ? kernel : result) +
+                        " convolution(x, k), window={size=" +
+                        (is_gradient ? "2048 pad=3_4 rhs_dilate=2}, dim_labels=f0b_i0o->0bf"
+                                     : "9 pad=3_4 stride=2}, dim_labels=b0f_0io->b0f") +
+                        "\n}\n");
+    compiler::rewrite_convolutions(module, compiler::Target());
+    hlo::verify(module);
+    std::int64_t found = 0;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      if (each.opcode != hlo::HloOpcode::kConvolution) continue;
+      const hlo::Shape& input = module.entry_computation().at(each.operands[0]).shape;
+      found = input.dimensions[static_cast<std::size_t>(
+          is_gradient ? each.convolution->input_feature : each.convolution->input_batch)];
+    }
+    return found;
+  };
+  for (const bool is_gradient : {false, true}) {
+    EXPECT_EQ(batch_of(16, 1, is_gradient), 128);
+    EXPECT_EQ(batch_of(32, 2, is_gradient), 128);
+    EXPECT_EQ(batch_of(16, 64, is_gradient), 16);
+    EXPECT_EQ(batch_of(128, 1, is_gradient), 128);
   }
 }
 

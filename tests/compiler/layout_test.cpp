@@ -207,6 +207,20 @@ TEST(LayoutSearch, DimensionsOfOneStandInNoLanesBesideAVector) {
   }
 }
 
+/// Sounds of one feature in parts: likewise.
+TEST(LayoutSearch, DimensionsOfOneStandInNoLanesBesideOthers) {
+  GraphBuilder graph("parts");
+  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {16, 1000, 1}));
+  const Tensor parts = graph.reshape(graph.unary(HloOpcode::kExponential, x), {128, 125, 1});
+  Module module = graph.finish(graph.unary(HloOpcode::kNegate, parts), {x});
+  check_values(module, 1e-5);
+  compiler::assign_layouts(module);
+  compiler::find_bitcasts(module);
+  for (const HloInstruction& instruction : module.entry_computation().instructions) {
+    EXPECT_LE(instruction.shape.padded_bytes(), 16 * 1024 * 4) << hlo::to_string(instruction.shape);
+  }
+}
+
 TEST(LayoutSearch, ArraysWithFewColumnsLieTheOtherWayRound) {
   GraphBuilder graph("logits");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {128, 1024}));

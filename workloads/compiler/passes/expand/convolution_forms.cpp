@@ -1,10 +1,12 @@
 #include "workloads/compiler/passes/expand/convolution_forms.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
@@ -55,6 +57,7 @@ class ConvolutionForms {
       const ConvolutionSides sides(module_.entry_computation(), kernels_);
       if (sides_ && sides == *sides_) return;
       sides_ = sides;
+      lines_ = lines_of_few_features(module_, kFewFeatures);
       strips_ = strips_that_take_less(
           module_, edit_, kernels_, [this](const HloInstruction& each) { return is_direct(each); });
       const std::size_t count = module_.entry_computation().instructions.size();
@@ -264,6 +267,10 @@ class ConvolutionForms {
     // Rounded operands fit VMEM where others do not. (The vector unit, which multiplies by groups,
     // rounds nothing.)
     if (!best && !has_groups(convolution)) best = cheapest_line(convolution, true);
+    const std::optional<LineForm> strips = line_in_strips(convolution);
+    if (strips && (!best || strips->cycles + strips->passes < best->cycles + best->passes)) {
+      best = strips;
+    }
     const bool has_dots = is_gradient_of_line(convolution) && !has_groups(convolution);
     if (!best || (has_dots && cycles_result_by_result(convolution) < best->cycles)) {
       return std::nullopt;
@@ -274,7 +281,43 @@ class ConvolutionForms {
   struct LineForm {
     Id value;
     double cycles;
+    double passes;  ///< Of others over its images, once over each.
   };
+
+  /// A line of few features, on one side of the convolution at least, whose strips fill the lanes.
+  /// With its features in the lanes it takes a tile for a pixel, with a small batch in them nearly
+  /// as many. (More features would be turned for it.)
+  std::optional<LineForm> line_in_strips(const HloInstruction& convolution) {
+    if (lines_.count(convolution.id) == 0) return std::nullopt;
+    std::optional<LineForm> strips;
+    const Id value =
+        add_spatial_dimension(edit_, convolution, kRow, [&](const HloInstruction& image) {
+          const std::optional<ImageStrips> form = strips_that_fill_lanes(edit_, image);
+          if (!form) return append(image);
+          const std::optional<double> cycles =
+              kernels_.cycles(form->convolution, form->input, form->window, true);
+          if (!cycles) return append(image);
+          const double passes =
+              passes_over_images(form->convolution, form->input, form->window, true);
+          strips = LineForm{-1, *cycles + passes + kStripKernels * kKernelCycles, passes};
+          return write_in_strips(edit_, image, *form,
+                                 [this](HloInstruction strip) { return append(std::move(strip)); });
+        });
+    if (strips) strips->value = value;
+    return strips;
+  }
+
+  double passes_over_images(const HloInstruction& convolution, const hlo::Shape& input,
+                            const hlo::Shape& window, bool in_lanes) const {
+    const auto images = images_of(convolution);
+    const hlo::Shape& other = images[1].id == convolution.id ? convolution.shape : window;
+    const auto bytes = [in_lanes](const hlo::Shape& shape, const ImageRoles& roles) {
+      return in_lanes ? padded_bytes(shape, roles.batch, roles.features)
+                      : padded_bytes(shape, roles.features, roles.batch);
+    };
+    return (bytes(input, images[0].roles) + bytes(other, images[1].roles)) /
+           kernels_.target().hbm_bytes_per_cycle;
+  }
 
   std::optional<LineForm> cheapest_line(const HloInstruction& convolution, bool is_rounded) {
     const std::optional<LineForm> row = line_as(convolution, kRow, is_rounded);
@@ -288,23 +331,24 @@ class ConvolutionForms {
   /// `side`: which spatial dimension of the image is the one of a single pixel.
   std::optional<LineForm> line_as(const HloInstruction& convolution, std::size_t side,
                                   bool is_rounded) {
-    std::optional<double> cycles;
+    std::optional<LineForm> form;
     const Id value = add_spatial_dimension(edit_, convolution, side, [&](HloInstruction image) {
       for (Id& operand : image.operands) {
         if (is_rounded) operand = edit_.convert(operand, ElementType::kBf16);
       }
-      cycles = cycles_on_either_side(image);
+      form = on_either_side(image);
       return append(image);
     });
-    return cycles ? std::optional(LineForm{value, *cycles}) : std::nullopt;
+    if (form) form->value = value;
+    return form;
   }
 
   /// What a kernel takes, and rounding its operands before, with the batch in the rows of tiles or
   /// in the lanes: what the sides were weighed of had no such image.
-  std::optional<double> cycles_on_either_side(const HloInstruction& image) {
+  std::optional<LineForm> on_either_side(const HloInstruction& image) {
     const hlo::Shape &input = edit_.shape(image.operands[0]),
                      &window = edit_.shape(image.operands[1]);
-    std::optional<double> least;
+    std::optional<LineForm> least;
     for (const bool in_lanes : {false, true}) {
       if (!kernels_.has_kernel(image, input, window, in_lanes)) continue;
       std::optional<double> cycles = kernels_.cycles(image, input, window, in_lanes);
@@ -312,7 +356,8 @@ class ConvolutionForms {
       const ConvolutionOrders orders = convolution_orders(image, in_lanes);
       *cycles += rounding_cycles(image.operands[0], orders.input) +
                  rounding_cycles(image.operands[1], orders.window);
-      if (!least || *cycles < *least) least = cycles;
+      if (least && least->cycles <= *cycles) continue;
+      least = LineForm{-1, *cycles, passes_over_images(image, input, window, in_lanes)};
     }
     return least;
   }
@@ -490,6 +535,7 @@ class ConvolutionForms {
   ConvolutionKernels& kernels_;
   GraphEditor edit_;
   std::optional<ConvolutionSides> sides_;
+  std::set<Id> lines_;  ///< Few features on one side, and an image that no other wants whole.
   std::map<Id, ImageStrips> strips_;  ///< Of convolutions that take less so.
 };
 

@@ -10,9 +10,9 @@ namespace tpu::compiler {
 /// dots and of products (`convolution_steps.h`). Windows that do not overlap, over pixels of few
 /// features, and their gradients become dots even where a kernel would take them: their pixels move
 /// once. So do those that make one feature of each pixel. One to four images are cut into strips
-/// where that takes less (`convolution_strips.h`). The strides of inputs with few features become
-/// features (`window_features.h`). Kernels that are reversed in space (gradients of images) are
-/// read backwards where they stand.
+/// where that takes less (`convolution_strips.h`), and lines of few features into strips that fill
+/// the lanes. The strides of inputs with few features become features (`window_features.h`).
+/// Kernels that are reversed in space (gradients of images) are read backwards where they stand.
 ///
 /// Needs: no calls; layouts not assigned yet. Leaves: convolutions that kernels take in the layouts
 /// that assign_layouts will choose; those of zero elements and of other types than f32 and bf16 as

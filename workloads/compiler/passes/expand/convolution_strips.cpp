@@ -27,9 +27,7 @@ using Extents = GraphEditor::Extents;
 
 /// Examples that fill the rows of a tile.
 constexpr std::int64_t kFullBatch = 8;
-/// Kernels that make strips and put their results together: a turn, two neighbours (slices, pads),
-/// a concatenation, a turn back.
-constexpr double kStripKernels = 7;
+constexpr std::int64_t kFullLanes = 128;
 /// How much longer it takes to move an image than its bytes.
 constexpr double kMovedImageFactor = 2;
 
@@ -41,12 +39,18 @@ std::pair<std::int64_t, std::int64_t> batch_and_features(const HloInstruction& c
                                        : std::pair(dims.input_batch, dims.input_feature);
 }
 
+/// Whether elements that follow each other along the two dimensions do so in memory, in this order.
+bool stands_behind(const Extents& extents, std::int64_t outer, std::int64_t inner) {
+  return outer < inner && std::all_of(extents.begin() + outer + 1, extents.begin() + inner,
+                                      [](std::int64_t extent) { return extent == 1; });
+}
+
 /// `count` strips of dimension `spatial` behind each example of dimension `batch`.
 Id cut_into_batch(GraphEditor& edit, Id image, std::int64_t spatial, std::int64_t batch,
                   std::int64_t features, std::int64_t count) {
   Extents extents = edit.dimensions(image);
   extents[static_cast<std::size_t>(spatial)] /= count;
-  if (spatial == batch + 1) {
+  if (stands_behind(extents, batch, spatial)) {
     extents[static_cast<std::size_t>(batch)] *= count;
     return edit.reshape(image, extents);
   }
@@ -155,7 +159,9 @@ Id write_in_strips(GraphEditor& edit, const HloInstruction& convolution, const I
   }
   Extents extents = convolution.shape.dimensions;
   const std::int64_t o = dims.output_spatial[form.index];
-  if (o == dims.output_batch + 1) return edit.reshape(emit(std::move(strips)), extents);
+  if (stands_behind(extents, dims.output_batch, o)) {
+    return edit.reshape(emit(std::move(strips)), extents);
+  }
   extents[static_cast<std::size_t>(o)] /= form.count;
   extents.insert(extents.begin() + o, form.count);
   const auto behind = [o](std::int64_t d) { return d < o ? d : d + 1; };
@@ -192,6 +198,27 @@ std::optional<ImageStrips> strips_that_fill_tiles(const GraphEditor& edit,
   return std::nullopt;
 }
 
+/// Images that lie alike, each by one of them: joined by elementwise operations.
+std::vector<std::size_t> images_alike(const hlo::Computation& computation) {
+  std::vector<std::size_t> parents(computation.instructions.size());
+  std::iota(parents.begin(), parents.end(), 0);
+  const auto root = [&parents](std::size_t at) {
+    while (parents[at] != at) at = parents[at] = parents[parents[at]];
+    return at;
+  };
+  for (const HloInstruction& each : computation.instructions) {
+    if (!hlo::is_elementwise(each.opcode) || each.shape.is_tuple()) continue;
+    for (const Id operand : each.operands) {
+      const hlo::Shape& shape = computation.at(operand).shape;
+      const bool is_alike = !shape.is_tuple() && shape.dimensions == each.shape.dimensions;
+      if (is_alike)
+        parents[root(static_cast<std::size_t>(operand))] = root(static_cast<std::size_t>(each.id));
+    }
+  }
+  for (std::size_t i = 0; i < parents.size(); ++i) parents[i] = root(i);
+  return parents;
+}
+
 /// The convolutions of a computation and the images between them.
 class StripSearch {
  public:
@@ -201,9 +228,7 @@ class StripSearch {
         edit_(edit),
         kernels_(kernels),
         is_direct_(is_direct),
-        parents_(computation_.instructions.size()) {
-    std::iota(parents_.begin(), parents_.end(), 0);
-  }
+        alike_(images_alike(computation_)) {}
 
   std::map<Id, ImageStrips> run() {
     for (const HloInstruction& each : computation_.instructions) add(each);
@@ -247,23 +272,10 @@ class StripSearch {
     nodes_.push_back(std::move(node));
   }
 
-  std::size_t root(std::size_t at) {
-    while (parents_[at] != at) at = parents_[at] = parents_[parents_[at]];
-    return at;
-  }
-  std::size_t root_of(Id id) { return root(static_cast<std::size_t>(id)); }
+  std::size_t root_of(Id id) const { return alike_[static_cast<std::size_t>(id)]; }
 
-  /// What elementwise operations join are images that lie alike; what else reads or makes one, but
-  /// sums, has it whole.
+  /// What others than elementwise operations and sums read or make, they have whole.
   void find_images() {
-    for (const HloInstruction& each : computation_.instructions) {
-      if (!hlo::is_elementwise(each.opcode) || each.shape.is_tuple()) continue;
-      for (const Id operand : each.operands) {
-        const hlo::Shape& shape = computation_.at(operand).shape;
-        const bool is_alike = !shape.is_tuple() && shape.dimensions == each.shape.dimensions;
-        if (is_alike) parents_[root_of(operand)] = root_of(each.id);
-      }
-    }
     for (const HloInstruction& each : computation_.instructions) {
       const bool is_either = hlo::is_elementwise(each.opcode) || each.shape.is_tuple() ||
                              each.operands.empty() || each.opcode == HloOpcode::kReduce ||
@@ -277,7 +289,7 @@ class StripSearch {
 
   /// Convolutions that share images, one by one or by way of others.
   std::map<std::size_t, std::vector<const Node*>> components() {
-    std::vector<std::size_t> images = parents_;
+    std::vector<std::size_t> images = alike_;
     const auto root_in = [&images](std::size_t at) {
       while (images[at] != at) at = images[at];
       return at;
@@ -340,12 +352,67 @@ class StripSearch {
   const GraphEditor& edit_;
   ConvolutionKernels& kernels_;
   const IsDirect& is_direct_;
-  std::vector<std::size_t> parents_;
+  std::vector<std::size_t> alike_;  ///< The image of each array.
   std::vector<Node> nodes_;
   std::set<std::size_t> whole_;  ///< Images that others than convolutions have so, by root.
 };
 
 }  // namespace
+
+namespace {
+
+std::int64_t features_of(const hlo::Computation& computation, const ConvolutionImage& image) {
+  return extent_of(computation.at(image.id).shape, image.roles.features);
+}
+
+/// Whether an operation reads and makes images as they lie. (Parameters lie as they are wanted.)
+bool leaves_images(const HloInstruction& each) {
+  return hlo::is_elementwise(each.opcode) || each.opcode == HloOpcode::kReduce ||
+         each.opcode == HloOpcode::kBroadcast || each.opcode == HloOpcode::kConstant ||
+         each.opcode == HloOpcode::kParameter;
+}
+
+}  // namespace
+
+std::set<hlo::InstructionId> lines_of_few_features(const hlo::Module& module, std::int64_t few) {
+  const hlo::Computation& computation = module.entry_computation();
+  const std::vector<std::size_t> alike = images_alike(computation);
+  const auto image_of = [&alike](Id id) { return alike[static_cast<std::size_t>(id)]; };
+  std::set<std::size_t> wanted;     // As they are.
+  std::map<Id, std::size_t> lines;  // The image of more features of each.
+  for (const HloInstruction& each : computation.instructions) {
+    if (each.opcode == HloOpcode::kConvolution && each.window.size() == 1) {
+      std::array<ConvolutionImage, 2> images = images_of(each);
+      if (features_of(computation, images[0]) > features_of(computation, images[1])) {
+        std::swap(images[0], images[1]);
+      }
+      const bool is_few = groups_of(each) == 1 && features_of(computation, images[0]) < few;
+      if (is_few) lines.emplace(each.id, image_of(images[1].id));
+      if (is_few) continue;
+    }
+    if (leaves_images(each)) continue;
+    wanted.insert(image_of(each.id));
+    for (const Id operand : each.operands) wanted.insert(image_of(operand));
+  }
+  std::set<hlo::InstructionId> found;
+  for (const auto& [line, image] : lines) {
+    if (wanted.count(image) == 0) found.insert(line);
+  }
+  return found;
+}
+
+std::optional<ImageStrips> strips_that_fill_lanes(const GraphEditor& edit,
+                                                  const HloInstruction& convolution) {
+  const std::int64_t batch =
+      extent_of(edit.shape(convolution.operands[0]), batch_and_features(convolution).first);
+  for (std::int64_t count = kFullLanes / batch; count > 1 && 2 * count * batch >= kFullLanes;
+       --count) {
+    std::optional<ImageStrips> form =
+        image_strips(edit, convolution, convolution.window.size() - 1, count);
+    if (form) return form;
+  }
+  return std::nullopt;
+}
 
 std::map<hlo::InstructionId, ImageStrips> strips_that_take_less(const hlo::Module& module,
                                                                 const GraphEditor& edit,

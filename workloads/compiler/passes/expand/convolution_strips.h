@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "workloads/compiler/passes/expand/convolution_steps.h"
 
@@ -29,6 +30,20 @@ std::optional<ImageStrips> image_strips(const GraphEditor& edit,
 /// The same with its operands; the result in the shape of `convolution`.
 GraphEditor::Id write_in_strips(GraphEditor& edit, const hlo::HloInstruction& convolution,
                                 const ImageStrips& form, const EmitConvolution& emit);
+
+/// Kernels that make strips and put their results together: a turn, two neighbours (slices, pads),
+/// a concatenation, a turn back.
+inline constexpr double kStripKernels = 7;
+
+/// Strips of the last spatial dimension of fewer examples than a tile has lanes, which fill at
+/// least half of them.
+std::optional<ImageStrips> strips_that_fill_lanes(const GraphEditor& edit,
+                                                  const hlo::HloInstruction& convolution);
+
+/// The convolutions of lines of the entry with fewer features than `few` on one side whose images,
+/// with what elementwise operations make of them, only such convolutions and sums read and make: no
+/// other wants the image of more features as it is.
+std::set<hlo::InstructionId> lines_of_few_features(const hlo::Module& module, std::int64_t few);
 
 /// Whether a kernel takes a convolution as it is, and no other form is better.
 using IsDirect = std::function<bool(const hlo::HloInstruction&)>;

@@ -131,6 +131,9 @@ void make_bitcast(HloInstruction& instruction) {
   instruction.dimensions.clear();
 }
 
+/// Times the bytes of rows without dimensions of one in the lanes.
+constexpr std::int64_t kManyUnitLanes = 16;
+
 Shape in_row_major(Shape shape) {
   shape.layout = row_major_layout(shape.type, shape.rank());
   return shape;
@@ -323,14 +326,24 @@ bool reshape_by_row(hlo::Computation& entry, InstructionId id) {
   return true;
 }
 
+/// Whether dimensions of one in the lanes, or the rows, take so many bytes that elements are rather
+/// moved from lanes to lanes.
+bool has_many_unit_lanes(const Shape& from, const Shape& to) {
+  const auto bytes = [&](Shape (*lie)(Shape)) {
+    return lie(from).padded_bytes() + lie(to).padded_bytes();
+  };
+  return bytes(in_row_major) >= kManyUnitLanes * bytes(in_dense_row_major);
+}
+
 /// A reshape keeps the row-major order of the elements: between row-major arrays it is always
 /// possible. Beside a vector rows of one element would be moved one by one.
 void reshape_in_row_major(hlo::Computation& entry, InstructionId id) {
   const InstructionId operand = entry.at(id).operands[0];
   const Shape source = entry.at(operand).shape, target = entry.at(id).shape;
-  const bool has_vector = source.rank() < 2 || target.rank() < 2;
-  const Shape from = has_vector ? in_dense_row_major(source) : in_row_major(source);
-  const Shape to = has_vector ? in_dense_row_major(target) : in_row_major(target);
+  const bool is_dense =
+      source.rank() < 2 || target.rank() < 2 || has_many_unit_lanes(source, target);
+  const Shape from = is_dense ? in_dense_row_major(source) : in_row_major(source);
+  const Shape to = is_dense ? in_dense_row_major(target) : in_row_major(target);
   const bool operand_fits = entry.at(operand).shape.layout == from.layout;
   const bool result_fits = entry.at(id).shape.layout == to.layout;
   if (operand_fits && result_fits) return;
