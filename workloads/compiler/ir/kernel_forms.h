@@ -55,6 +55,15 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
                          const hlo::HloInstruction& instruction, const Target& target);
 
+/// Slices, pads, concatenations and reversals, which move boxes of elements.
+bool is_box_move(hlo::HloOpcode opcode);
+
+/// Whether a fusion is one kernel of such moves, of which one moves what another makes.
+bool joins_moves(const hlo::Module& module, const hlo::HloInstruction& instruction);
+
+/// Cycles that such a kernel takes, between its parameters and its root; none where there is none.
+std::optional<double> moves_cycles(const hlo::Computation& moves, const Target& target);
+
 /// Cycles that the kernel of a reshape takes between arrays in row-major order, by its own counts
 /// and by the bytes that pass; 0 where nothing moves.
 double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target);

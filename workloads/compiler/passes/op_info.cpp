@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fuse/bucket_phases.h"
 #include "workloads/graph/op_info.h"
 
@@ -90,7 +91,8 @@ isa::OpInfo op_info(const hlo::Module& module, const HloInstruction& instruction
   const Computation& entry = module.entry_computation();
   isa::OpInfo info = hlo::op_info(analysis, entry, instruction);
   if (is_bucket_phase(instruction)) info.category = "all-reduce";
-  if (only_copies(module, instruction)) info.category = "data formatting";
+  if (only_copies(module, instruction) || joins_moves(module, instruction))
+    info.category = "data formatting";
   info.padded_matmul_flops =
       static_cast<std::uint64_t>(padded_matmul_flops(analysis, entry, instruction, target));
   return info;

@@ -43,6 +43,7 @@
 #include "workloads/compiler/passes/fuse/copy_sequences.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
+#include "workloads/compiler/passes/fuse/move_sequences.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
 #include "workloads/compiler/passes/fuse/sums_of_images.h"
 #include "workloads/compiler/passes/layout/copies.h"
@@ -448,6 +449,14 @@ std::vector<Pass> kernel_rows() {
        run_join_small_kernels,
        {Fact::kStoredTypes},
        {Fact::kScheduled}},
+      {"join_moves",
+       stage,
+       with_target<join_moves>,
+       {Fact::kStoredTypes},
+       {Fact::kScheduled},
+       {},
+       {},
+       {"join_small_kernels"}},
       {"insert_copies",
        stage,
        on_module_then_names<insert_copies>,

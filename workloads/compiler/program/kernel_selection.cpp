@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/kernels/collective/bucket_all_reduce.h"
 #include "workloads/compiler/kernels/collective/exchange.h"
@@ -95,6 +96,7 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
   }
   const auto with = [&](auto lower) { return lower(module, entry, instruction, target).kernel; };
   if (is_bucket_phase(instruction)) return phase_kernel(entry, instruction, target);
+  if (joins_moves(module, instruction)) return with(lower_relayout);
   switch (heart_of(module, instruction)) {
     case HloOpcode::kDot:
       return with(lower_dot);

@@ -114,6 +114,9 @@ class Relayout {
   }
 
   OrRefusal<KernelPlan> plan() const;
+  /// Of a fusion of moves.
+  OrRefusal<KernelPlan> plan_moves() const;
+  std::optional<double> moves_cycles() const;
 
  private:
   const hlo::Shape& operand(std::size_t i) const { return operands_[i]; }
@@ -125,7 +128,7 @@ class Relayout {
   OrRefusal<Fill> fill(hlo::ElementType type) const;
   std::optional<std::vector<TileMove>> tile_moves(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_tiles(const std::vector<TileMove>& moves) const;
-  OrRefusal<KernelPlan> plan_boxes(const std::vector<Box>& boxes) const;
+  OrRefusal<SlabPlan> slabs_of_boxes(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
@@ -157,8 +160,14 @@ SlabArray Relayout::result(int dimension) const {
 
 /// With the padding value as it stands in an array of the type.
 OrRefusal<Relayout::Fill> Relayout::fill(hlo::ElementType type) const {
-  if (instruction_.opcode != HloOpcode::kPad) return Fill{};
-  const hlo::HloInstruction& value = computation_.at(instruction_.operands.at(1));
+  const hlo::HloInstruction* pad = instruction_.opcode == HloOpcode::kPad ? &instruction_ : nullptr;
+  if (instruction_.opcode == HloOpcode::kFusion) {
+    for (const hlo::HloInstruction& each : computation_.instructions) {
+      if (each.opcode == HloOpcode::kPad) pad = &each;
+    }
+  }
+  if (pad == nullptr) return Fill{};
+  const hlo::HloInstruction& value = computation_.at(pad->operands.at(1));
   if (value.opcode != HloOpcode::kConstant) return refuse("expected a constant padding value");
   return Fill{true, constant_word(value, type)};
 }
@@ -184,7 +193,7 @@ OrRefusal<KernelPlan> Relayout::plan_tiles(const std::vector<TileMove>& moves) c
   });
 }
 
-OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const {
+OrRefusal<SlabPlan> Relayout::slabs_of_boxes(const std::vector<Box>& boxes) const {
   const bool is_linear = instruction_.shape.rank() < 2;
   for (const Box& box : boxes) {
     const Box::Dimension& lanes = box.dimensions.back();
@@ -250,7 +259,7 @@ OrRefusal<KernelPlan> Relayout::plan_boxes(const std::vector<Box>& boxes) const 
     slabs.offer(
         plan_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer)));
   }
-  if (slabs.best()) return slabs.best()->kernel;
+  if (slabs.best()) return *slabs.best();
   return refuse_size();
 }
 
@@ -341,7 +350,10 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
 
 OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxes) const {
   const std::optional<std::vector<TileMove>> moves = tile_moves(boxes);
-  return moves ? plan_tiles(*moves) : plan_boxes(boxes);
+  if (moves) return plan_tiles(*moves);
+  OrRefusal<SlabPlan> slabs = slabs_of_boxes(boxes);
+  if (!slabs) return slabs.refusal();
+  return slabs->kernel;
 }
 
 OrRefusal<KernelPlan> Relayout::plan_parts(const LaneParts& parts) const {
@@ -371,6 +383,62 @@ OrRefusal<KernelPlan> Relayout::plan() const {
   return refuse("expected operands and result in the same order of dimensions");
 }
 
+OrRefusal<KernelPlan> Relayout::plan_moves() const {
+  const std::optional<std::vector<Box>> boxes = boxes_of_moves(computation_);
+  if (!boxes) return refuse("expected boxes");
+  return plan_tiles_or_boxes(*boxes);
+}
+
+/// The bytes that pass, with what the work waits for, or the registers that are shifted.
+std::optional<double> Relayout::moves_cycles() const {
+  const hlo::ElementType type = instruction_.shape.type;
+  if (instruction_.shape.rank() < 2 ||
+      (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16)) {
+    return std::nullopt;
+  }
+  const std::optional<std::vector<Box>> boxes = boxes_of_moves(computation_);
+  if (!boxes || boxes->empty()) return std::nullopt;
+  const OrRefusal<Fill> fill = this->fill(hlo::ElementType::kF32);
+  if (!fill) return std::nullopt;
+  const auto rate = target_.hbm_bytes_per_cycle * kMixedTrafficRate;
+  auto bytes = static_cast<double>(instruction_.shape.padded_bytes());
+  if (const auto moves = tile_moves(*boxes)) {
+    if (this->fill(hlo::ElementType::kF32)->fills) bytes *= 2;
+    for (const TileMove& move : *moves) {
+      double granules = static_cast<double>(move.runs.run);
+      for (std::int64_t count : move.runs.counts) granules *= static_cast<double>(count);
+      bytes += 1024 * granules;
+    }
+    return kKernelCycles + bytes / rate;
+  }
+  OrRefusal<SlabPlan> slabs = slabs_of_boxes(*boxes);
+  if (!slabs) return std::nullopt;
+  for (const hlo::Shape& operand : operands_) bytes += static_cast<double>(operand.padded_bytes());
+  double work = 0;
+  for (const Box& box : *boxes) {
+    std::vector<std::int64_t> extents;
+    for (const Box::Dimension& d : box.dimensions) extents.push_back(d.extent);
+    const Box::Dimension &lanes = box.dimensions.back(),
+                         &rows = box.dimensions[box.dimensions.size() - 2];
+    const double each = lanes.step < 0 || (lanes.from - lanes.to) % 128 != 0 ? 10
+                        : rows.step < 0 || (rows.from - rows.to) % 8 != 0    ? 4
+                                                                             : 2;
+    work += each * static_cast<double>(TileArray{{}, {}, extents}.tiles());
+  }
+  const double memory = bytes / rate;
+  return kKernelCycles + std::max(memory, work) + slabs->exposed * std::min(memory, work);
+}
+
+/// What moves in a computation of its own: operands are its parameters.
+hlo::HloInstruction call_of(const hlo::Computation& moves, const std::string& name) {
+  hlo::HloInstruction call;
+  call.opcode = HloOpcode::kFusion;
+  call.name = name;
+  call.shape = moves.at(moves.root).shape;
+  call.operands = moves.parameters();
+  return call;
+}
+
 OrRefusal<KernelPlan> plan_relayout(const hlo::Computation& computation,
                                     const hlo::HloInstruction& instruction, const Target& target) {
   return Relayout(computation, in_order_of_operand(computation, instruction), target).plan();
@@ -378,9 +446,27 @@ OrRefusal<KernelPlan> plan_relayout(const hlo::Computation& computation,
 
 }  // namespace
 
-LoweredKernel lower_relayout(const hlo::Module&, const hlo::Computation& computation,
+LoweredKernel lower_relayout(const hlo::Module& module, const hlo::Computation& computation,
                              const hlo::HloInstruction& instruction, const Target& target) {
+  if (instruction.opcode == HloOpcode::kFusion) {
+    const hlo::Computation& moves = module.computation(instruction.called[0]);
+    return Relayout(moves, call_of(moves, instruction.name), target).plan_moves().value()();
+  }
   return plan_relayout(computation, instruction, target).value()();
+}
+
+bool joins_moves(const hlo::Module& module, const hlo::HloInstruction& instruction) {
+  if (instruction.opcode != HloOpcode::kFusion) return false;
+  const hlo::Computation& moves = module.computation(instruction.called[0]);
+  return moves.at(moves.root).opcode != HloOpcode::kParameter &&
+         std::all_of(moves.instructions.begin(), moves.instructions.end(), [](const auto& each) {
+           return each.opcode == HloOpcode::kParameter || each.opcode == HloOpcode::kConstant ||
+                  is_box_move(each.opcode);
+         });
+}
+
+std::optional<double> moves_cycles(const hlo::Computation& moves, const Target& target) {
+  return Relayout(moves, call_of(moves, "moves"), target).moves_cycles();
 }
 
 double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {

@@ -4,6 +4,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
 
 namespace tpu::compiler {
@@ -25,6 +26,44 @@ std::optional<TileDimension> whole_tiles(const Box::Dimension& box, std::int64_t
   const bool ends = box.to + box.extent == target_extent;
   if (box.extent % size != 0 && !ends) return std::nullopt;
   return TileDimension{ceil_divide(box.extent, size), box.from / size, box.to / size};
+}
+
+/// Boxes of a kernel of several moves, at most.
+constexpr std::size_t kMostBoxes = 32;
+
+/// Of the elements that a box moves on, those that another box had moved there; false where this is
+/// no box. None of them: an extent is 0.
+bool join_dimension(const Box::Dimension& first, const Box::Dimension& then,
+                    Box::Dimension& joined) {
+  const bool is_one = then.extent == 1;
+  if (first.spread != 1 || (std::abs(then.step) != 1 && !is_one)) return false;
+  // Element `then.from + step i` of the array between comes from `first`, where it has that.
+  const std::int64_t end = first.to + first.extent;
+  const bool turns = then.step < 0 && !is_one;
+  const std::int64_t low = turns ? then.from - end + 1 : first.to - then.from;
+  const std::int64_t high = turns ? then.from - first.to + 1 : end - then.from;
+  const std::int64_t skipped = std::max<std::int64_t>(low, 0);
+  joined.extent = std::max<std::int64_t>(0, std::min(high, then.extent) - skipped);
+  const std::int64_t between = then.from + (turns ? -skipped : skipped);
+  joined.from = first.from + first.step * (between - first.to);
+  joined.step = first.step * (turns ? -1 : 1);
+  joined.to = then.to + then.spread * skipped;
+  joined.spread = then.spread;
+  return true;
+}
+
+/// Adds what two boxes move together; false where this is no box.
+bool add_joined(const Box& first, const Box& then, std::vector<Box>& boxes) {
+  Box joined;
+  joined.source = first.source;
+  bool is_empty = false;
+  for (std::size_t i = 0; i < first.dimensions.size(); ++i) {
+    Box::Dimension& dimension = joined.dimensions.emplace_back();
+    if (!join_dimension(first.dimensions[i], then.dimensions[i], dimension)) return false;
+    is_empty |= dimension.extent == 0;
+  }
+  if (!is_empty) boxes.push_back(std::move(joined));
+  return boxes.size() <= kMostBoxes;
 }
 
 void merge_contiguous(TileRuns& runs) {
@@ -49,6 +88,11 @@ void merge_contiguous(TileRuns& runs) {
 }
 
 }  // namespace
+
+bool is_box_move(HloOpcode opcode) {
+  return opcode == HloOpcode::kSlice || opcode == HloOpcode::kPad ||
+         opcode == HloOpcode::kConcatenate || opcode == HloOpcode::kReverse;
+}
 
 std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
                                          const hlo::HloInstruction& instruction) {
@@ -123,6 +167,35 @@ std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
     if (!is_empty) boxes.push_back(std::move(box));
   }
   return boxes;
+}
+
+std::optional<std::vector<Box>> boxes_of_moves(const hlo::Computation& moves) {
+  std::vector<std::vector<Box>> made;
+  for (const hlo::HloInstruction& each : moves.instructions) {
+    std::vector<Box>& boxes = made.emplace_back();
+    if (each.opcode == HloOpcode::kConstant) continue;
+    if (each.opcode == HloOpcode::kParameter) {
+      Box all;
+      all.source = static_cast<int>(each.parameter_number);
+      for (std::int64_t extent : physical_extents(each.shape)) {
+        all.dimensions.push_back({extent, 0, 1, 0, 1});
+      }
+      boxes.push_back(std::move(all));
+      continue;
+    }
+    const std::optional<std::vector<Box>> own = boxes_of(moves, each);
+    if (!own) return std::nullopt;
+    for (const Box& then : *own) {
+      const auto operand = static_cast<std::size_t>(then.source);
+      for (const Box& first : made[static_cast<std::size_t>(each.operands[operand])]) {
+        if (!add_joined(first, then, boxes)) return std::nullopt;
+      }
+    }
+  }
+  std::vector<Box> result = made[static_cast<std::size_t>(moves.root)];
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Box& a, const Box& b) { return a.source < b.source; });
+  return result;
 }
 
 std::vector<Box> boxes_of(const LaneParts& parts) {

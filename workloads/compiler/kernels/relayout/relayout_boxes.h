@@ -28,6 +28,11 @@ struct Box {
 std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
                                          const hlo::HloInstruction& instruction);
 
+/// The same of several slices, pads, concatenations and reversals, of which one moves what another
+/// makes, up to the root of their computation; sources are its parameters. Nothing where gaps of a
+/// pad or steps of a slice come between, and of too many boxes.
+std::optional<std::vector<Box>> boxes_of_moves(const hlo::Computation& moves);
+
 /// A box for each part of lanes, between the arrays as they lie.
 std::vector<Box> boxes_of(const LaneParts& parts);
 
