@@ -22,8 +22,7 @@ namespace {
 
 using isa::Opcode;
 
-/// Indices that stand in SMEM at a time: tiles of a rank-1 array, of four granules each.
-constexpr std::int64_t kIndices = 2048;
+/// Tiles of a rank-1 array, of four granules each.
 constexpr std::int64_t kIndexTile = 1024, kIndexTileGranules = 4;
 /// Of VMEM, for what finds no register.
 constexpr std::int64_t kRoomForSpills = 64 << 10;
@@ -33,7 +32,8 @@ constexpr std::int64_t kRoomForSpills = 64 << 10;
 struct EmbeddingShapes {
   std::int64_t table_rows = 0, count = 0;
   std::int64_t lane_tiles = 1;
-  bool packed = false;  ///< bf16: two rows of a tile in a VMEM row.
+  bool packed = false;              ///< bf16: two rows of a tile in a VMEM row.
+  std::int64_t chunk = kIndexTile;  ///< Indices that stand in SMEM at a time.
 
   std::int64_t tile_rows() const { return packed ? 4 : 8; }  ///< Of VMEM.
   std::int64_t tile_granules() const { return tile_rows() / 2; }
@@ -92,29 +92,28 @@ StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width,
           static_cast<std::uint32_t>(shapes.tile_granules() * shapes.lane_tiles)};
 }
 
-/// Brings `count` indices into SMEM, chunk by chunk.
+/// Brings indices into SMEM, chunk by chunk.
 class IndexWords {
  public:
-  IndexWords(KernelBuilder& builder, SReg hbm, std::int64_t count)
+  IndexWords(KernelBuilder& builder, SReg hbm, const EmbeddingShapes& shapes)
       : builder_(builder),
         hbm_(hbm),
-        count_(count),
-        words_(builder.allocate_smem(kIndices)),
+        count_(shapes.count),
+        chunk_(shapes.chunk),
+        words_(builder.allocate_smem(static_cast<std::uint32_t>(chunk_))),
         flag_(builder.allocate_flag()) {}
 
   void load(Index chunk) {
-    const std::int64_t indices = is_last(chunk) ? count_ % kIndices : kIndices;
+    const std::int64_t indices = is_last(chunk) ? count_ % chunk_ : chunk_;
     const std::int64_t granules = ceil_divide(indices, kIndexTile) * kIndexTileGranules;
-    const Index place = multiply(builder_, chunk, kIndices / kIndexTile * kIndexTileGranules);
+    const Index place = multiply(builder_, chunk, chunk_ / kIndexTile * kIndexTileGranules);
     builder_.misc(Opcode::kDmaHbmToSmem,
                   {builder_.add(hbm_, to_operand(builder_, place)), granules, words_, flag_});
     builder_.wait(flag_, static_cast<std::uint64_t>(granules));
     builder_.new_block();
   }
   /// Whether it is one of fewer indices, behind the whole ones.
-  bool is_last(Index chunk) const {
-    return chunk.is_constant() && chunk.offset == count_ / kIndices;
-  }
+  bool is_last(Index chunk) const { return chunk.is_constant() && chunk.offset == count_ / chunk_; }
   /// Index number `i` of those loaded.
   SReg get(Index i) {
     return builder_.load_smem(words_ + static_cast<std::uint32_t>(i.offset), i.reg);
@@ -127,7 +126,7 @@ class IndexWords {
  private:
   KernelBuilder& builder_;
   SReg hbm_;
-  std::int64_t count_;
+  std::int64_t count_, chunk_;
   std::uint32_t words_, flag_;
 };
 
@@ -195,7 +194,7 @@ LoweredKernel GatherKernel::emit() {
   const SReg result = builder_.operand(2);
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_);
   const auto rows = static_cast<std::uint64_t>(2 * kGroup * width_);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
@@ -213,12 +212,12 @@ LoweredKernel GatherKernel::emit() {
 }
 
 void GatherKernel::emit_part() {
-  const std::int64_t full = shapes_.count / kIndices;
+  const std::int64_t full = shapes_.count / shapes_.chunk;
   if (full > 0) {
-    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kGroup); });
+    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, shapes_.chunk / kGroup); });
   }
-  if (shapes_.count % kIndices != 0) {
-    emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kGroup));
+  if (shapes_.count % shapes_.chunk != 0) {
+    emit_chunk({{}, full}, ceil_divide(shapes_.count % shapes_.chunk, kGroup));
   }
 }
 
@@ -302,7 +301,7 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   const std::int64_t part_granules = shapes_.tile_granules() * width_;
   const std::int64_t buffer_rows = kGroup / 8 * shapes_.tile_rows() * width_;
   const auto begin_of = [=](Index group) {  // Tile row of the result.
-    return add(builder_, multiply(builder_, chunk, kIndices / 8),
+    return add(builder_, multiply(builder_, chunk, shapes_.chunk / 8),
                multiply(builder_, group, kGroup / 8));
   };
   BlockPipeline::Transfer load, store;
@@ -370,7 +369,7 @@ struct ChunkRows {
 BlockPipeline::Transfer groups_of_rows(KernelBuilder& builder, const ChunkRows& rows, BoxDma& dma,
                                        const VmemRegion& buffers, std::uint32_t flag) {
   const auto begin_of = [=, &builder](Index group) {  // Tile row of the array.
-    return add(builder, multiply(builder, rows.chunk, kIndices / 8),
+    return add(builder, multiply(builder, rows.chunk, rows.shapes.chunk / 8),
                multiply(builder, group, kRowGroup / 8));
   };
   BlockPipeline::Transfer transfer;
@@ -427,7 +426,7 @@ LoweredKernel ResidentGatherKernel::emit() {
   result_ = builder_.operand(2);
   table_flag_ = builder_.allocate_flag();
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_);
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   part_ =
       builder_.allocate_vmem(static_cast<std::uint64_t>(shapes_.tile_rows() * tile_rows * width_));
@@ -448,12 +447,13 @@ void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
   table_dma_.start(builder_.add(table_, first_lane_granule), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
   const SReg result = builder_.add(result_, first_lane_granule);
-  const std::int64_t full = shapes_.count / kIndices;
+  const std::int64_t full = shapes_.count / shapes_.chunk;
   if (full > 0) {
-    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, kIndices / kRowGroup, result); });
+    repeat(builder_, full,
+           [&](Index chunk) { emit_chunk(chunk, shapes_.chunk / kRowGroup, result); });
   }
-  if (shapes_.count % kIndices != 0) {
-    emit_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kRowGroup), result);
+  if (shapes_.count % shapes_.chunk != 0) {
+    emit_chunk({{}, full}, ceil_divide(shapes_.count % shapes_.chunk, kRowGroup), result);
   }
 }
 
@@ -607,7 +607,7 @@ LoweredKernel ScatterKernel::emit() {
   result_ = builder_.operand(3);
   table_flag_ = builder_.allocate_flag();
   update_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
@@ -641,14 +641,14 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   }
   const Index first_row = multiply(builder_, part, 8 * height_);
   const SReg updates = builder_.add(updates_, first_lane_granule);
-  const std::int64_t full = shapes_.count / kIndices;
+  const std::int64_t full = shapes_.count / shapes_.chunk;
   if (full > 0) {
     repeat(builder_, full, [&](Index chunk) {
-      add_chunk(chunk, kIndices / kRowGroup, first_row, height, updates);
+      add_chunk(chunk, shapes_.chunk / kRowGroup, first_row, height, updates);
     });
   }
-  if (shapes_.count % kIndices != 0) {
-    add_chunk({{}, full}, ceil_divide(shapes_.count % kIndices, kRowGroup), first_row, height,
+  if (shapes_.count % shapes_.chunk != 0) {
+    add_chunk({{}, full}, ceil_divide(shapes_.count % shapes_.chunk, kRowGroup), first_row, height,
               updates);
   }
   result_dma_.start(builder_.add(result_, offset), part_, table_flag_, granules);
@@ -684,7 +684,7 @@ void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::in
       PReg here = lies_in_part(row, height);
       if (is_last) {
         const SReg number = to_operand(builder_, within.plus(i)).reg;
-        here = builder_.and_(here, builder_.less(number, shapes_.count % kIndices));
+        here = builder_.and_(here, builder_.less(number, shapes_.count % shapes_.chunk));
       }
       const SReg to = builder_.select(here, place, 8 * height_ * width_);
       for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
@@ -729,12 +729,22 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
                   3 * target.dma_latency_cycles);
 }
 
+namespace {
+
+/// Two tiles of indices where SMEM has room for half of one beside them.
+std::int64_t indices_at_once(const Target& target) {
+  return target.kernel_smem_words() >= 5 * kIndexTile / 2 ? 2 * kIndexTile : kIndexTile;
+}
+
+}  // namespace
+
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Shape& table = computation.at(instruction.operands.at(0)).shape;
   const hlo::Shape& indices = computation.at(instruction.operands.at(1)).shape;
   if (instruction.opcode == hlo::HloOpcode::kGather) {
-    const EmbeddingShapes shapes = read_shapes(instruction, table, indices, instruction.shape);
+    EmbeddingShapes shapes = read_shapes(instruction, table, indices, instruction.shape);
+    shapes.chunk = indices_at_once(target);
     if (table_is_resident(shapes, target)) {
       return ResidentGatherKernel(instruction, shapes, target).emit();
     }
@@ -748,7 +758,8 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
                 "expected the update alone, a sum, product, maximum, minimum, and or or");
   }
   const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
-  const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
+  EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
+  shapes.chunk = indices_at_once(target);
   return ScatterKernel(instruction, shapes, combiner, uniform_start(computation, instruction),
                        target)
       .emit();
