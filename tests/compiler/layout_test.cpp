@@ -37,6 +37,13 @@ add {
 }
 )";
 
+/// A module with this entry, whose arrays have their layouts.
+Module laid_out(const std::string& entry) {
+  Module module = hlo::read_hlo_text("test.hlo", kAdd + entry);
+  compiler::assign_layouts(module);
+  return module;
+}
+
 std::optional<DimensionOrder> behind(const Extents& from, const DimensionOrder& order,
                                      const Extents& to) {
   return order_behind_reshape(array_shape(ElementType::kF32, from), order,
@@ -272,7 +279,7 @@ TEST(LayoutSearch, ExpressionsOverFewLanesLieOtherwiseThanWhatTheyAreConcatenate
 /// Copies between orders write what matrices pad, and turn it: scores of 33 words stay in the
 /// orders of their products, though with the examples in the lanes they would be a fourth.
 TEST(LayoutSearch, ScoresOfFewWordsLieAsTheirProductsDo) {
-  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  const Module module = laid_out(R"(ENTRY main {
   q = f32[256,33,4,16] parameter(0)
   k = f32[256,33,4,16] parameter(1)
   v = f32[256,33,4,16] parameter(2)
@@ -285,7 +292,6 @@ TEST(LayoutSearch, ScoresOfFewWordsLieAsTheirProductsDo) {
   ROOT o = f32[256,4,33,16] dot(p, v), lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={1}
 }
 )");
-  compiler::assign_layouts(module);
   const std::vector<std::int64_t> order = order_of(module, "p");
   EXPECT_EQ(order_of(module, "s"), order);
   EXPECT_NE(order[0], 0);
@@ -295,7 +301,7 @@ TEST(LayoutSearch, ScoresOfFewWordsLieAsTheirProductsDo) {
 /// What is read again for each index outside of its own dimensions is counted so often: 45 MiB for
 /// each of eight features; with the features inside of a head's matrices they stay in VMEM.
 TEST(LayoutSearch, WhatComesAgainFitsVmem) {
-  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  const Module module = laid_out(R"(ENTRY main {
   x = f32[336,16,8,42] parameter(0)
   p = f32[336,16,42,42] parameter(1)
   xb = f32[336,16,8,42,42] broadcast(x), dimensions={0,1,2,4}
@@ -305,7 +311,6 @@ TEST(LayoutSearch, WhatComesAgainFitsVmem) {
   ROOT y = f32[336,16,8,42] reduce(product, zero), dimensions={4}, to_apply=add
 }
 )");
-  compiler::assign_layouts(module);
   EXPECT_NE(order_of(module, "product").back(), 2);
 }
 
@@ -492,7 +497,7 @@ TEST(LayoutSearch, SumsThatVmemDoesNotHoldAreMadePartByPart) {
 /// The gradient of a small layer over rows of a batch: with the rows in the lanes each example is a
 /// product of its own, with the batch in them there are fewer, of whole arrays.
 TEST(LayoutSearch, ManySmallProductsTakeWhatTheirKernelSays) {
-  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  const Module module = laid_out(R"(ENTRY main {
   x = f32[512,26,16] parameter(0)
   g = f32[512,26,16] parameter(1)
   t = f32[512,26,16] tanh(x)
@@ -500,7 +505,6 @@ TEST(LayoutSearch, ManySmallProductsTakeWhatTheirKernelSays) {
   ROOT d = f32[16,16] dot(t, u), lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}
 }
 )");
-  compiler::assign_layouts(module);
   for (const HloInstruction& each : module.entry_computation().instructions) {
     if (each.shape.rank() != 3) continue;
     EXPECT_EQ(each.shape.layout.minor_to_major[0], 0) << each.name;
@@ -511,7 +515,7 @@ TEST(LayoutSearch, ManySmallProductsTakeWhatTheirKernelSays) {
 /// Sums of rows that leave as rows are kept register by register, and added then: a few terms lie
 /// above the tiles.
 TEST(LayoutSearch, FewTermsOfManySumsLieInNoRows) {
-  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  const Module module = laid_out(R"(ENTRY main {
   x = f32[512,26,26,8] parameter(0)
   y = f32[512,26,26,8] parameter(1)
   z = f32[512,26,26,8] multiply(x, y)
@@ -519,7 +523,6 @@ TEST(LayoutSearch, FewTermsOfManySumsLieInNoRows) {
   ROOT s = f32[512,26,26] reduce(z, zero), dimensions={3}, to_apply=add
 }
 )");
-  compiler::assign_layouts(module);
   for (const HloInstruction& each : module.entry_computation().instructions) {
     if (each.shape.rank() != 4) continue;
     EXPECT_NE(each.shape.layout.minor_to_major[1], 3) << each.name;
@@ -528,7 +531,7 @@ TEST(LayoutSearch, FewTermsOfManySumsLieInNoRows) {
 
 /// As random numbers are made of bits.
 TEST(LayoutSearch, BitsOfFewLanesLieTheOtherWayRoundWithTheirNumbers) {
-  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  const Module module = laid_out(R"(ENTRY main {
   at = u32[128,336,21] iota(), iota_dimension=1
   nine = u32[] constant(9)
   nines = u32[128,336,21] broadcast(nine), dimensions={}
@@ -539,7 +542,6 @@ TEST(LayoutSearch, BitsOfFewLanesLieTheOtherWayRoundWithTheirNumbers) {
   ROOT r = f32[128,336,21] multiply(x, number)
 }
 )");
-  compiler::assign_layouts(module);
   for (const HloInstruction& each : module.entry_computation().instructions) {
     if (each.shape.rank() != 3) continue;
     EXPECT_NE(each.shape.layout.minor_to_major[0], 2) << each.name;
@@ -550,7 +552,7 @@ TEST(LayoutSearch, BitsOfFewLanesLieTheOtherWayRoundWithTheirNumbers) {
 /// Keys against queries of a small head, the batch in the lanes: sums of rows keep a register for
 /// each result until the end, which is eight times the result.
 TEST(LayoutSearch, SumsOfRowsThatVmemDoesNotHoldAreOfAnotherDimension) {
-  Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  const Module module = laid_out(R"(ENTRY main {
   x = f32[512,4,39,8] parameter(0)
   y = f32[512,4,39,8] parameter(1)
   xb = f32[512,4,39,39,8] broadcast(x), dimensions={0,1,2,4}
@@ -560,7 +562,6 @@ TEST(LayoutSearch, SumsOfRowsThatVmemDoesNotHoldAreOfAnotherDimension) {
   ROOT s = f32[512,4,39,39] reduce(z, zero), dimensions={4}, to_apply=add
 }
 )");
-  compiler::assign_layouts(module);
   for (const HloInstruction& each : module.entry_computation().instructions) {
     if (each.opcode != HloOpcode::kMultiply) continue;
     const std::vector<std::int64_t>& order = each.shape.layout.minor_to_major;

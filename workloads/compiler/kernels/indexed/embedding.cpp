@@ -46,8 +46,14 @@ struct EmbeddingShapes {
                       hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
 }
 
+/// Two tiles of indices where SMEM has room for half of one beside them.
+std::int64_t indices_at_once(const Target& target) {
+  return target.kernel_smem_words() >= 5 * kIndexTile / 2 ? 2 * kIndexTile : kIndexTile;
+}
+
 EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::Shape& table,
-                            const hlo::Shape& indices, const hlo::Shape& rows) {
+                            const hlo::Shape& indices, const hlo::Shape& rows,
+                            const Target& target) {
   const hlo::GatherDimensions& dimensions = instruction.gather;
   const bool is_gather = instruction.opcode == hlo::HloOpcode::kGather;
   const std::vector<std::int64_t> zero{0}, one{1};
@@ -70,7 +76,7 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
                 "expected a table and result in row-major order and 32-bit indices");
   }
   return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128),
-          table.type == hlo::ElementType::kBf16};
+          table.type == hlo::ElementType::kBf16, indices_at_once(target)};
 }
 
 /// The VMEM row in which a row of a table stands, in the first of `width` lane tiles that stand
@@ -729,22 +735,13 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
                   3 * target.dma_latency_cycles);
 }
 
-namespace {
-
-/// Two tiles of indices where SMEM has room for half of one beside them.
-std::int64_t indices_at_once(const Target& target) {
-  return target.kernel_smem_words() >= 5 * kIndexTile / 2 ? 2 * kIndexTile : kIndexTile;
-}
-
-}  // namespace
-
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Shape& table = computation.at(instruction.operands.at(0)).shape;
   const hlo::Shape& indices = computation.at(instruction.operands.at(1)).shape;
   if (instruction.opcode == hlo::HloOpcode::kGather) {
-    EmbeddingShapes shapes = read_shapes(instruction, table, indices, instruction.shape);
-    shapes.chunk = indices_at_once(target);
+    const EmbeddingShapes shapes =
+        read_shapes(instruction, table, indices, instruction.shape, target);
     if (table_is_resident(shapes, target)) {
       return ResidentGatherKernel(instruction, shapes, target).emit();
     }
@@ -758,8 +755,7 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
                 "expected the update alone, a sum, product, maximum, minimum, and or or");
   }
   const hlo::Shape& rows = computation.at(instruction.operands.at(2)).shape;
-  EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows);
-  shapes.chunk = indices_at_once(target);
+  const EmbeddingShapes shapes = read_shapes(instruction, table, indices, rows, target);
   return ScatterKernel(instruction, shapes, combiner, uniform_start(computation, instruction),
                        target)
       .emit();

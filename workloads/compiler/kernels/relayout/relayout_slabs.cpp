@@ -150,6 +150,8 @@ class SlabKernel {
   bool follow_each_other() const;
   void emit_pieces(const SlabBody& body, std::int64_t pieces);
   void emit_piece(const SlabBody& body, Index piece);
+  void run_pipeline(const SlabBody& body, const BlockPipeline::Blocks& blocks,
+                    const std::function<Index(Index block)>& slab_of);
   void allocate();
   BoxDma dma_of(const Placed& array, bool loads, std::int64_t elements);
   void transfer(Placed& array, bool loads, Index slab, Index parity, std::int64_t elements);
@@ -436,23 +438,11 @@ bool SlabKernel::follow_each_other() const {
                      [](const Placed* each) { return each->is_cut_twice(); });
 }
 
+/// Pieces of a slab each.
 void SlabKernel::emit_pieces(const SlabBody& body, std::int64_t pieces) {
-  BlockPipeline::Transfer load, store;
-  load.flag = load_flag_;
-  load.is_straight = false;
-  load.granules = [this](Index) { return loaded(extent_); };
-  load.start = [this](Index piece, Index parity) {
+  run_pipeline(body, {pieces, false, 2}, [this](Index piece) {
     present_piece_ = piece;
-    start_loads({}, parity);
-  };
-  store.flag = store_flag_;
-  store.granules = [this](Index) { return target_.granules(slab_tiles(target_, extent_)); };
-  store.start = [this](Index piece, Index parity) {
-    present_piece_ = piece;
-    transfer(target_, false, {}, parity, extent_);
-  };
-  BlockPipeline(builder_, {pieces, false, 2}, load, store).run([&](Index, Index parity) {
-    work(body, parity, extent_);
+    return Index{};
   });
 }
 
@@ -466,23 +456,31 @@ void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
     whole += source.granules(0);
   }
   if (whole > 0) builder_.wait(load_flag_, whole);
+  const std::int64_t slabs = ceil_divide(extent_, slab_);
+  run_pipeline(body, {slabs, extent_ % slab_ != 0, buffers_}, [](Index slab) { return slab; });
+}
+
+/// `slab_of`: the slab that a block is; makes its piece the present one.
+void SlabKernel::run_pipeline(const SlabBody& body, const BlockPipeline::Blocks& blocks,
+                              const std::function<Index(Index block)>& slab_of) {
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
   load.is_straight = false;
-  load.granules = [this](Index slab) { return loaded(elements_of(slab)); };
+  load.granules = [&](Index block) { return loaded(elements_of(slab_of(block))); };
   if (loaded(slab_) > 0) {
-    load.start = [this](Index slab, Index parity) { start_loads(slab, parity); };
+    load.start = [&](Index block, Index parity) { start_loads(slab_of(block), parity); };
   }
   store.flag = store_flag_;
-  store.granules = [this](Index slab) {
-    return target_.granules(slab_tiles(target_, elements_of(slab)));
+  store.granules = [&](Index block) {
+    return target_.granules(slab_tiles(target_, elements_of(slab_of(block))));
   };
-  store.start = [this](Index slab, Index parity) {
+  store.start = [&](Index block, Index parity) {
+    const Index slab = slab_of(block);
     transfer(target_, false, slab, parity, elements_of(slab));
   };
-  const std::int64_t slabs = ceil_divide(extent_, slab_);
-  BlockPipeline pipeline(builder_, {slabs, extent_ % slab_ != 0, buffers_}, load, store);
-  pipeline.run([&](Index slab, Index parity) { work(body, parity, elements_of(slab)); });
+  BlockPipeline(builder_, blocks, load, store).run([&](Index block, Index parity) {
+    work(body, parity, elements_of(slab_of(block)));
+  });
 }
 
 }  // namespace
