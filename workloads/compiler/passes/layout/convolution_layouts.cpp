@@ -56,6 +56,26 @@ double padded_bytes(const Shape& shape, std::int64_t lanes, std::int64_t rows) {
          double(round_up(in_lanes, 128)) * double(round_up(in_rows, 8));
 }
 
+std::vector<std::int64_t> densest_order(const Shape& shape) {
+  std::vector<std::int64_t> densest;
+  double least = 0;
+  for (std::int64_t lanes = 0; lanes < shape.rank(); ++lanes) {
+    for (std::int64_t rows = 0; rows < shape.rank(); ++rows) {
+      if (rows == lanes) continue;
+      const double bytes = padded_bytes(shape, lanes, rows);
+      if (!densest.empty() && bytes >= least) continue;
+      least = bytes;
+      densest.clear();
+      for (std::int64_t d = 0; d < shape.rank(); ++d) {
+        if (d != rows && d != lanes) densest.push_back(d);
+      }
+      densest.push_back(rows);
+      densest.push_back(lanes);
+    }
+  }
+  return densest;
+}
+
 std::int64_t features_of_larger_image(const Shape& input, const Shape& window,
                                       const HloInstruction& convolution) {
   const std::array<ConvolutionImage, 2> images = images_of(convolution);

@@ -11,6 +11,10 @@ namespace tpu::compiler {
 /// Bytes of an array with one dimension in the lanes and one in the rows of tiles.
 double padded_bytes(const hlo::Shape& shape, std::int64_t lanes, std::int64_t rows);
 
+/// The order, major to minor, in which an array takes the fewest bytes; of equal ones the first in
+/// logical order.
+std::vector<std::int64_t> densest_order(const hlo::Shape& shape);
+
 /// Which dimensions of an array of images are what.
 struct ImageRoles {
   std::int64_t batch, features;

@@ -13,6 +13,8 @@
 
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 #include "workloads/compiler/passes/layout/layout_search.h"
@@ -107,10 +109,11 @@ bool is_weighed(const HloInstruction& instruction) {
 /// Arrays of images that lie alike, by the operations between them.
 class Images {
  public:
-  Images(const Computation& computation, MinimumCut& cut, double turned_bytes_per_cycle)
+  Images(const Computation& computation, MinimumCut& cut, const Target& target)
       : computation_(computation),
         cut_(cut),
-        turned_bytes_per_cycle_(turned_bytes_per_cycle),
+        target_(target),
+        turned_bytes_per_cycle_(std::min(target.hbm_bytes_per_cycle, kTurnedBytesPerCycle)),
         users_(users_of(computation)) {}
 
   /// The node of an array of images; of all that lies like it, too.
@@ -150,7 +153,8 @@ class Images {
     }
   }
 
-  /// A reshape that parts or joins what lies in the lanes copies the image.
+  /// A reshape that parts or joins what lies in the lanes copies the image; so does one to the same
+  /// extents, on the other side of which expressions lie in the densest order.
   void count_reshapes() {
     for (const HloInstruction& reshape : computation_.instructions) {
       if (reshape.opcode != HloOpcode::kReshape) continue;
@@ -216,6 +220,17 @@ class Images {
     const auto found = arrays_.find(image);
     if (found == arrays_.end() || !found->second.in_step) return;
     const ImageRoles& roles = found->second.roles;
+    if (from.dimensions == to.dimensions) {
+      const Shape dense = in_order(from, densest_order(from));
+      const auto copied = [&](bool batch_in_lanes) {
+        const Shape there = in_order(from, order_of_images(from.rank(), roles, batch_in_lanes));
+        return computation_.at(image).opcode == HloOpcode::kReshape
+                   ? move_cycles(dense, there, target_)
+                   : move_cycles(there, dense, target_);
+      };
+      cut_.add_costs(found->second.node, {copied(false), copied(true)});
+      return;
+    }
     const double copy = cycles_to_turn({image, roles});
     cut_.add_costs(found->second.node, {place_behind(from, to, roles.features) < 0 ? copy : 0,
                                         place_behind(from, to, roles.batch) < 0 ? copy : 0});
@@ -258,6 +273,7 @@ class Images {
 
   const Computation& computation_;
   MinimumCut& cut_;
+  const Target& target_;
   double turned_bytes_per_cycle_;
   std::vector<std::vector<InstructionId>> users_;
   std::map<InstructionId, Array> arrays_;
@@ -269,7 +285,7 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
                                    Rewriting rewriting) {
   const double rate = kernels.target().hbm_bytes_per_cycle;
   MinimumCut cut;
-  Images images(computation, cut, std::min(rate, kTurnedBytesPerCycle));
+  Images images(computation, cut, kernels.target());
   std::vector<std::pair<InstructionId, std::size_t>> nodes;
   std::map<InstructionId, ImageSide> only_sides;
   SideCosts cycles{}, bytes{};

@@ -6,6 +6,8 @@
 
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 #include "workloads/compiler/passes/layout/layout_search.h"
@@ -22,27 +24,28 @@ namespace {
 
 /// Padded bytes in the better order of convolutions, over those in the best order: less than this
 /// many times, copies between two orders cost what they spare.
-constexpr double kPaddingToLeave = 8;
-/// Cycles of the vector unit for a tile that no kernel hides behind its products or the HBM.
-constexpr double kLongExpression = 8;
+constexpr double kPaddingToLeave = 2;
+/// Cycles of the vector unit for a tile of an image that the kernels of convolutions, which read
+/// and make it, hide behind their products or the HBM.
+constexpr double kHiddenCycles = 8;
 
-/// Bytes in the better order of convolutions and in the best of all.
+/// Of an array, the better order of convolutions and the best of all, with the bytes in them.
 struct PaddedBytes {
+  DimensionOrder order_in_convolution, best_order;
   double in_convolution = 0, best = 0;
+  double padding() const { return in_convolution - best; }
 };
 
 PaddedBytes padded_bytes_of(const Shape& shape, const ImageRoles& roles) {
-  const double in_rows = padded_bytes(shape, std::max(roles.batch, roles.features),
-                                      std::min(roles.batch, roles.features));
-  PaddedBytes bytes;
-  bytes.in_convolution = std::min(in_rows, padded_bytes(shape, roles.batch, roles.features));
-  bytes.best = bytes.in_convolution;
-  for (std::int64_t lanes = 0; lanes < shape.rank(); ++lanes) {
-    for (std::int64_t rows = 0; rows < shape.rank(); ++rows) {
-      if (rows != lanes) bytes.best = std::min(bytes.best, padded_bytes(shape, lanes, rows));
-    }
-  }
-  return bytes;
+  const auto bytes = [&](const DimensionOrder& order) {
+    return padded_bytes(shape, order.back(), order[order.size() - 2]);
+  };
+  PaddedBytes found{order_of_images(shape.rank(), roles, false), densest_order(shape)};
+  const DimensionOrder in_lanes = order_of_images(shape.rank(), roles, true);
+  if (bytes(in_lanes) < bytes(found.order_in_convolution)) found.order_in_convolution = in_lanes;
+  found.in_convolution = bytes(found.order_in_convolution);
+  found.best = bytes(found.best_order);
+  return found;
 }
 
 bool is_padded(const Shape& shape, const ImageRoles& roles) {
@@ -55,10 +58,7 @@ class PaddedImages {
  public:
   PaddedImages(Computation& computation, const std::vector<DimensionOrder>& asked,
                const Target& target)
-      : computation_(computation),
-        asked_(asked),
-        bytes_per_cycle_(target.hbm_bytes_per_cycle),
-        users_(users_of(computation)) {}
+      : computation_(computation), asked_(asked), target_(target), users_(users_of(computation)) {}
 
   std::vector<InstructionId> part() {
     find_images();
@@ -100,10 +100,10 @@ class PaddedImages {
     const auto known = is_free_.find(id);
     if (known != is_free_.end()) return known->second;
     std::set<InstructionId> alike{id};
-    std::vector<InstructionId> work{id};
+    std::vector<InstructionId> queue{id};
     std::set<InstructionId> ends;  // What copies would move.
     bool free = true;
-    double spared = 0;
+    double traffic = 0, work = 0;  // Cycles that another order spares.
     const ImageRoles roles = roles_near(id);
     const auto add = [&](InstructionId next) {
       if (computation_.at(next).opcode == HloOpcode::kConvolution) {
@@ -111,18 +111,19 @@ class PaddedImages {
         free = free && images_.count(next) != 0;
         ends.insert(next);
       } else if (alike.insert(next).second) {
-        work.push_back(next);
+        queue.push_back(next);
       }
     };
-    while (!work.empty()) {
-      const InstructionId next = work.back();
-      work.pop_back();
+    while (!queue.empty()) {
+      const InstructionId next = queue.back();
+      queue.pop_back();
       const HloInstruction& instruction = computation_.at(next);
       const auto decided = is_free_.find(next);
       free = free && may_lie_anyhow(instruction) && (decided == is_free_.end() || decided->second);
       if (!free) break;
       if (images_.count(next) != 0) ends.insert(next);
-      spared += spared_cycles(instruction, roles);
+      traffic += spared_traffic(instruction, roles);
+      work += vector_cycles(instruction.opcode) * padding_tiles(instruction, roles);
       for (InstructionId operand : operands_in_step(computation_, instruction)) add(operand);
       for (InstructionId user : users(next)) {
         if (contains(operands_in_step(computation_, computation_.at(user)), next)) add(user);
@@ -130,10 +131,10 @@ class PaddedImages {
     }
     double copies = 0;
     for (InstructionId end : ends) {
-      const Shape& shape = computation_.at(end).shape;
-      copies += kKernelCycles + 2 * padded_bytes_of(shape, roles).in_convolution / bytes_per_cycle_;
+      copies += copy_cycles(end, roles);
+      work -= kHiddenCycles * padding_tiles(computation_.at(end), roles);
     }
-    free = free && spared > copies;
+    free = free && traffic + std::max(0.0, work) > copies;
     for (InstructionId each : alike) is_free_[each] = free;
     return free;
   }
@@ -148,19 +149,44 @@ class PaddedImages {
     return {0, 3};
   }
 
-  /// What padding costs where no convolution's kernel does the work besides: parameters that are
-  /// read, sums, long expressions.
-  double spared_cycles(const HloInstruction& instruction, const ImageRoles& roles) const {
+  /// Of a copy between the two orders. Without it an expression would write what a convolution
+  /// reads in the convolution's order.
+  double copy_cycles(InstructionId end, const ImageRoles& roles) const {
+    const Shape& shape = computation_.at(end).shape;
+    const PaddedBytes bytes = padded_bytes_of(shape, roles);
+    const Shape image = in_order(shape, bytes.order_in_convolution);
+    const Shape dense = in_order(shape, bytes.best_order);
+    const HloOpcode made_by = computation_.at(end).opcode;
+    if (made_by == HloOpcode::kConvolution) return move_cycles(image, dense, target_);
+    const double written =
+        made_by == HloOpcode::kParameter ? 0 : bytes.padding() / target_.hbm_bytes_per_cycle;
+    return move_cycles(dense, image, target_) - written;
+  }
+
+  /// Of the memory, by the padding that passes where no convolution's kernel reads or makes the
+  /// array: parameters, what sums read, what has kernels of its own.
+  double spared_traffic(const HloInstruction& instruction, const ImageRoles& roles) const {
     if (instruction.shape.rank() != 4) return 0;
-    const PaddedBytes bytes = padded_bytes_of(instruction.shape, roles);
-    const double padding = bytes.in_convolution - bytes.best;
-    double passes = instruction.opcode == HloOpcode::kParameter ? 1 : 0;
+    bool is_read = false;
+    double passes = 0;
     for (InstructionId user : users(instruction.id)) {
-      passes += computation_.at(user).opcode == HloOpcode::kReduce ? 1 : 0;
+      const HloOpcode opcode = computation_.at(user).opcode;
+      passes += opcode == HloOpcode::kReduce ? 1 : 0;
+      is_read |= opcode != HloOpcode::kConvolution;
     }
-    const double work = vector_cycles(instruction.opcode);
-    const double tiles = padding / (1024.0 * hlo::byte_size(instruction.shape.type));
-    return passes * padding / bytes_per_cycle_ + (work < kLongExpression ? 0 : work * tiles);
+    if (instruction.opcode == HloOpcode::kParameter && is_read) passes += 1;
+    const bool has_own_kernel =
+        is_box_move(instruction.opcode) && instruction.opcode != HloOpcode::kSlice;
+    if (has_own_kernel) passes += 2;
+    return passes * padded_bytes_of(instruction.shape, roles).padding() /
+           target_.hbm_bytes_per_cycle;
+  }
+
+  /// Tiles that another order spares.
+  static double padding_tiles(const HloInstruction& instruction, const ImageRoles& roles) {
+    const Shape& shape = instruction.shape;
+    if (shape.rank() != 4) return 0;
+    return padded_bytes_of(shape, roles).padding() / (1024.0 * hlo::byte_size(shape.type));
   }
 
   bool may_lie_anyhow(const HloInstruction& instruction) const {
@@ -193,7 +219,7 @@ class PaddedImages {
 
   Computation& computation_;
   const std::vector<DimensionOrder>& asked_;
-  double bytes_per_cycle_;
+  const Target& target_;
   std::vector<std::vector<InstructionId>> users_;
   std::map<InstructionId, ImageRoles> images_;  ///< Those that are mostly padding.
   std::map<InstructionId, bool> is_free_;
