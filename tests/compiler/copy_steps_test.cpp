@@ -43,6 +43,29 @@ TEST(CopySteps, ACopyOfWhichNoPartFitsBecomesTwo) {
   EXPECT_EQ(copies_after(std::uint64_t{1} << 20), 2U);
 }
 
+/// The same bytes move under other names of the dimensions.
+TEST(CopySteps, ATransposeOfWhichNoPartFitsBecomesTwoCopies) {
+  for (const auto& [vmem_mib, copies] : {std::pair(16U, 0), std::pair(1U, 2)}) {
+    hlo::Module module = copy_module();
+    hlo::Computation& entry = module.entry_computation();
+    hlo::HloInstruction& move = entry.at(entry.root);
+    move.opcode = hlo::HloOpcode::kTranspose;
+    move.dimensions = {2, 3, 1, 0};
+    move.shape.dimensions = {16, 136, 3, 136};
+    move.shape.layout = compiler::tiled_layout(hlo::ElementType::kF32, {3, 2, 1, 0});
+    compiler::Target target;
+    target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
+    compiler::split_large_copies(module, target);
+    int found = 0, transposes = 0;
+    for (const hlo::HloInstruction& instruction : entry.instructions) {
+      found += instruction.opcode == hlo::HloOpcode::kCopy ? 1 : 0;
+      transposes += instruction.opcode == hlo::HloOpcode::kTranspose ? 1 : 0;
+    }
+    EXPECT_EQ(found, copies);
+    EXPECT_EQ(transposes, copies == 0 ? 1 : 0);
+  }
+}
+
 TEST(CopySteps, BothStepsTogetherMoveEveryElementToItsPlace) {
   const std::string text = R"(HloModule moves
 ENTRY main {

@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/reshape_way.h"
@@ -44,6 +45,7 @@ class CopySteps {
 
  private:
   void visit(InstructionId id);
+  void make_copy(InstructionId id);
   void split_copy(InstructionId id);
   void split_concatenation(InstructionId id);
   void split_reshape(InstructionId id);
@@ -75,12 +77,32 @@ bool CopySteps::has_kernel(const hlo::Computation& computation, const HloInstruc
 }
 
 void CopySteps::visit(InstructionId id) {
+  if (entry_.at(id).opcode == HloOpcode::kTranspose) make_copy(id);
   if (entry_.at(id).opcode == HloOpcode::kCopy) split_copy(id);
   if (entry_.at(id).opcode == HloOpcode::kConcatenate) split_concatenation(id);
   const HloOpcode opcode = entry_.at(id).opcode;
   if (opcode == HloOpcode::kPad || opcode == HloOpcode::kSlice || opcode == HloOpcode::kReverse) {
     split_box(id);
   }
+}
+
+/// A transpose that no kernel takes whole is a copy of the operand's bytes under other names of its
+/// dimensions.
+void CopySteps::make_copy(InstructionId id) {
+  const HloInstruction& transpose = entry_.at(id);
+  const hlo::Shape& source = entry_.at(transpose.operands[0]).shape;
+  if ((!is_large(source) && !is_large(transpose.shape)) || has_kernel(transpose)) return;
+  HloInstruction renamed = transpose;
+  renamed.opcode = HloOpcode::kBitcast;
+  renamed.name += ".renamed";
+  renamed.dimensions.clear();
+  renamed.shape = in_order(transpose.shape,
+                           order_behind_transpose(major_to_minor(source), transpose.dimensions));
+  const InstructionId operand = append(entry_, std::move(renamed));
+  HloInstruction& copy = entry_.at(id);
+  copy.opcode = HloOpcode::kCopy;
+  copy.dimensions.clear();
+  copy.operands = {operand};
 }
 
 void CopySteps::split_copy(InstructionId id) {

@@ -101,6 +101,11 @@ std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolu
   for (std::size_t i = 0; i < convolution.window.size(); ++i) {
     const hlo::WindowDimension& w = convolution.window[i];
     if ((gradient ? w.window_dilation : w.stride) == 1 || !has_phases(w)) continue;
+    // A window of one position meets one phase alone.
+    const std::int64_t positions =
+        gradient ? convolution.shape.dimensions[static_cast<std::size_t>(dims.output_spatial[i])]
+                 : w.size;
+    if (positions == 1) continue;
     for (std::size_t set = sets.size(); set-- > 0;) {
       sets.push_back(sets[set]);
       sets.back().push_back(i);
