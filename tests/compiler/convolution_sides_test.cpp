@@ -219,21 +219,27 @@ TEST(RowsForm, TheMoveOfTheImageDecides) {
               3 * bytes / rate, 1);
 }
 
-/// A window of one pixel meets one of four, and so does its gradient: nothing is joined for it.
-TEST(RowsForm, AWindowOfOnePixelLeavesTheOtherPhasesAlone) {
-  EXPECT_EQ(form_of(stem(16, 1, 32, false)).joined.size(), 0U);
-  const auto gradient = [](int window) {
-    const std::string w = std::to_string(window), pad = std::to_string(window / 2);
-    return hlo::read_hlo_text(
+/// A window of one pixel meets one of four phases, and so does its gradient: they are joined for it
+/// where they are few features. 128 features fill the rows of the matrix unit.
+TEST(RowsForm, PhasesAreJoinedToFillTheMatrixUnit) {
+  const auto joined = [](int window, int features) {
+    const std::string w = std::to_string(window), low = std::to_string(window / 2),
+                      f = std::to_string(features),
+                      pad = low + "_" + std::to_string(window / 2 - 1),
+                      image = "bf16[24,96,96," + f + "]";
+    const hlo::Module module = hlo::read_hlo_text(
         "gradient.hlo",
-        "HloModule gradient\nENTRY main {\n  p = bf16[24,96,96,16] parameter(0)\n  x = "
-        "bf16[24,96,96,16] copy(p)\n  d = bf16[24,48,48,16] parameter(1)\n  ROOT y = bf16[" +
-            w + "," + w + ",16,16] convolution(x, d), window={size=48x48 pad=" + pad + "_" +
-            std::to_string(window / 2 - 1) + "x" + pad + "_" + std::to_string(window / 2 - 1) +
+        "HloModule gradient\nENTRY main {\n  p = " + image + " parameter(0)\n  x = " + image +
+            " copy(p)\n  d = bf16[24,48,48,16] parameter(1)\n  ROOT y = bf16[" + w + "," + w + "," +
+            f + ",16] convolution(x, d), window={size=48x48 pad=" + pad + "x" + pad +
             " rhs_dilate=2x2}, dim_labels=f01b_i01o->01bf\n}\n");
+    return form_of(module).joined.size();
   };
-  EXPECT_EQ(form_of(gradient(1)).joined.size(), 0U);
-  EXPECT_NE(form_of(gradient(3)).joined.size(), 0U);
+  EXPECT_EQ(joined(1, 16), 2U);
+  EXPECT_EQ(joined(1, 64), 0U);
+  EXPECT_EQ(joined(3, 16), 2U);
+  EXPECT_EQ(joined(3, 64), 1U);
+  EXPECT_EQ(joined(3, 128), 0U);
 }
 
 TEST(RowsForm, TheSideOfTheImagesIsChosenByIt) {

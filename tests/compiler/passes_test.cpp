@@ -445,6 +445,12 @@ TEST(NarrowDotOperands, ParametersThatSeveralKernelsMoveAreRoundedFirst) {
             ElementType::kF32);
 }
 
+void read_parameters_unrounded(Module& module) {
+  const compiler::Target target;
+  compiler::ConvolutionKernels kernels(target);
+  compiler::read_parameters_unrounded(module, kernels);
+}
+
 TEST(ProductOperands, ParametersAreReadUnroundedByFewDots) {
   for (const int readers : {1, 2, 3}) {
     GraphBuilder graph("rounded");
@@ -457,10 +463,33 @@ TEST(ProductOperands, ParametersAreReadUnroundedByFewDots) {
       products.push_back(graph.matmul(parameters.back(), narrow));
     }
     Module module = graph.finish(graph.tuple(products), parameters);
-    compiler::read_parameters_unrounded(module);
+    read_parameters_unrounded(module);
     hlo::verify(module);
     EXPECT_EQ(count(module, HloOpcode::kConvert), readers < 3 ? 0U : 1U) << readers;
   }
+}
+
+/// A kernel of f32 whose block no longer fits VMEM is rounded before.
+TEST(ProductOperands, ConvolutionsReadUnroundedWhatFits) {
+  const auto rounded = [](int features, int results, bool is_image) {
+    const std::string f = std::to_string(features), r = std::to_string(results);
+    const std::string image = "[8,8,8," + f + "]", kernel = "[3,3," + f + "," + r + "]";
+    const std::string x = is_image ? "c" : "x", w = is_image ? "w" : "c";
+    Module module = hlo::read_hlo_text(
+        "rounded.hlo",
+        "HloModule rounded\nENTRY main {\n  x = " + std::string(is_image ? "f32" : "bf16") + image +
+            " parameter(0)\n  w = " + (is_image ? "bf16" : "f32") + kernel +
+            " parameter(1)\n  c = bf16" +
+            (is_image ? image + " convert(x)" : kernel + " convert(w)") +
+            "\n  ROOT y = bf16[8,8,8," + r + "] convolution(" + x + ", " + w +
+            "), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n}\n");
+    read_parameters_unrounded(module);
+    hlo::verify(module);
+    return count(module, HloOpcode::kConvert);
+  };
+  EXPECT_EQ(rounded(64, 64, true), 0U);
+  EXPECT_EQ(rounded(64, 64, false), 0U);
+  EXPECT_EQ(rounded(1536, 1536, false), 1U);
 }
 
 TEST(Simplify, AllReducesOverOneReplicaVanish) {

@@ -173,6 +173,10 @@ void run_rewrite_convolutions(const PassContext& context) {
   make_names_unique(context.scheduled.module);  // Parts of one convolution may become dots.
 }
 
+void run_read_parameters_unrounded(const PassContext& context) {
+  read_parameters_unrounded(context.scheduled.module, context.convolutions);
+}
+
 void run_assign_layouts(const PassContext& context) {
   adopt_region_layouts(context.scheduled);
   assign_layouts(context.scheduled.module, context.convolutions,
@@ -394,7 +398,7 @@ std::vector<Pass> shaping_rows() {
       simplify_row(stage),
       row("move_reshapes", on_module<move_reshapes>, {"narrow_dot_operands"}),
       simplify_row(stage),
-      row("read_parameters_unrounded", on_module<read_parameters_unrounded>,
+      row("read_parameters_unrounded", run_read_parameters_unrounded,
           {"narrow_dot_operands"}),
   };
 }

@@ -299,7 +299,8 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
     const std::optional<double> in_lanes = cycles_there(true);
     if (!in_rows && !in_lanes) continue;
     const double rows = in_rows ? in_rows->cycles : kWithoutKernel * in_lanes.value_or(0);
-    const SideCosts product{rows, in_lanes.value_or(kWithoutKernel * rows)};
+    const double spared = in_rows ? in_rows->spared : 0;
+    const SideCosts product{rows, in_lanes.value_or(kWithoutKernel * (rows + spared))};
     const std::size_t node = cut.add_node();
     nodes.emplace_back(convolution.id, node);
     cut.add_costs(node, product);
@@ -311,10 +312,11 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
       const std::size_t own = images.node_of(image);
       const SideCosts each = images.bytes(image);
       const SideCosts passes{kPasses * each[0] / rate, kPasses * each[1] / rate};
-      // Pixels that become features are not passed over before; the form counts their moves.
+      // Pixels that become features are not passed over before. The form counts their moves, less
+      // those that images in the rows would need: the other side spares no such.
       const bool is_joined =
           image.id == convolution.operands[0] && in_rows && !in_rows->joined.empty();
-      cut.add_costs(own, {is_joined ? 0 : passes[0], passes[1]});
+      cut.add_costs(own, {is_joined ? spared : passes[0], passes[1]});
       cut.add_difference(node, own, images.cycles_to_turn(image));
       for (const std::size_t side : {0, 1}) {
         bytes[side] += each[side];

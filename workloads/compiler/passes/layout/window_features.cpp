@@ -87,30 +87,46 @@ double input_bytes(const HloInstruction& convolution, const Shape& input) {
                       gradient ? dims.input_feature : dims.input_batch);
 }
 
-/// The sets of dimensions whose phases could be joined, but for the empty one.
+/// Whether a dimension of the window has one position.
+bool has_one_position(const HloInstruction& convolution, std::size_t i) {
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  return has_large_window(convolution) ? extent_of(convolution.shape, dims.output_spatial[i]) == 1
+                                       : convolution.window[i].size == 1;
+}
+
+/// The sets of dimensions whose phases could be joined, but for the empty one: more features than
+/// the matrix unit has rows fill it no better. A window of one position, which meets one phase
+/// alone, takes few features along with larger windows over the same image.
 std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolution,
                                                    const Shape& input, const Target& target) {
   std::vector<std::vector<std::size_t>> sets;
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   const bool gradient = has_large_window(convolution);
+  const std::int64_t features = extent_of(input, gradient ? dims.input_batch : dims.input_feature);
   if (convolution.window.size() != 2 || convolution.feature_group_count > 1 ||
-      convolution.batch_group_count > 1 ||
-      extent_of(input, gradient ? dims.input_batch : dims.input_feature) >= target.mxu_rows) {
+      convolution.batch_group_count > 1) {
     return sets;
   }
-  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+  const auto phases = [&](std::size_t i) {
     const hlo::WindowDimension& w = convolution.window[i];
-    if ((gradient ? w.window_dilation : w.stride) == 1 || !has_phases(w)) continue;
-    // A window of one position meets one phase alone.
-    const std::int64_t positions =
-        gradient ? convolution.shape.dimensions[static_cast<std::size_t>(dims.output_spatial[i])]
-                 : w.size;
-    if (positions == 1) continue;
+    return gradient ? w.window_dilation : w.stride;
+  };
+  std::int64_t all_phases = 1;
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) all_phases *= phases(i);
+  const auto add = [&](std::vector<std::size_t> set) {
+    std::int64_t joined = features;
+    for (std::size_t i : set) joined *= phases(i);
+    if (joined <= target.mxu_rows) sets.push_back(std::move(set));
+  };
+  for (std::size_t i = 0; i < convolution.window.size(); ++i) {
+    if (phases(i) == 1 || !has_phases(convolution.window[i])) continue;
+    if (has_one_position(convolution, i) && features * all_phases > target.mxu_rows) continue;
     for (std::size_t set = sets.size(); set-- > 0;) {
-      sets.push_back(sets[set]);
-      sets.back().push_back(i);
+      std::vector<std::size_t> with = sets[set];
+      with.push_back(i);
+      add(std::move(with));
     }
-    sets.push_back({i});
+    add({i});
   }
   return sets;
 }
@@ -126,7 +142,7 @@ std::optional<RowsForm> form_in_rows(const hlo::Computation& computation,
   std::optional<RowsForm> best;
   const auto plain =
       kernels.cycles(convolution, input, computation.at(convolution.operands[1]).shape, false);
-  if (plain) best = RowsForm{{}, *plain};
+  if (plain) best = RowsForm{{}, *plain, 0};
   if (sets.empty()) return best;
   const double bytes = input_bytes(convolution, input);
   const bool stood = stands(computation, convolution.operands[0]);
@@ -139,7 +155,7 @@ std::optional<RowsForm> form_in_rows(const hlo::Computation& computation,
           if (!product) return;
           const double moved = kMoveFactor * (input_bytes(form, from) + (stood ? bytes : 0));
           const double cycles = *product + (moved / rate - made);
-          if (!best || cycles < best->cycles) best = RowsForm{set, cycles};
+          if (!best || cycles < best->cycles) best = RowsForm{set, cycles, made};
         });
   }
   return best;

@@ -13,6 +13,7 @@ namespace tpu::compiler {
 struct RowsForm {
   std::vector<std::size_t> joined;  ///< Dimensions that join_phases() takes the steps of.
   double cycles = 0;  ///< With what moving the input takes more than making it as it is.
+  double spared = 0;  ///< Of the latter, what is not made: counted in `cycles`.
 };
 
 /// Whether the phases of a stride should be features ("space to depth"). With the features in the
