@@ -398,8 +398,7 @@ std::vector<Pass> shaping_rows() {
       simplify_row(stage),
       row("move_reshapes", on_module<move_reshapes>, {"narrow_dot_operands"}),
       simplify_row(stage),
-      row("read_parameters_unrounded", run_read_parameters_unrounded,
-          {"narrow_dot_operands"}),
+      row("read_parameters_unrounded", run_read_parameters_unrounded, {"narrow_dot_operands"}),
   };
 }
 
