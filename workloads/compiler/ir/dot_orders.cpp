@@ -1,6 +1,8 @@
 #include "workloads/compiler/ir/dot_orders.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <optional>
 
 #include "sim/base/contains.h"
@@ -13,35 +15,81 @@ using hlo::Shape;
 
 namespace {
 
-std::optional<DotOrders> with_one_side(const hlo::HloInstruction& dot, const Shape& lhs,
-                                       const Shape& rhs, const Shape& result) {
-  const DotOrders present{major_to_minor(lhs), major_to_minor(rhs), major_to_minor(result)};
-  const bool right_first = lhs.element_count() > rhs.element_count();
-  for (const bool is_right : {right_first, !right_first}) {
-    const Shape& side = is_right ? rhs : lhs;
-    const std::int64_t minor = side.layout.minor_to_major[0];
+/// Several, as the heads of attention. The order of the result of a layer is what the search for
+/// orders is after: were it moved alone, the search would stop there.
+bool has_matrices(const hlo::HloInstruction& dot) {
+  const hlo::DotDimensions& dims = dot.dot;
+  return !dims.lhs_batch.empty() && !dims.lhs_contracting.empty();
+}
+
+std::optional<DotOrders> with_one_moved(const hlo::HloInstruction& dot, const Shape& lhs,
+                                        const Shape& rhs, const Shape& result) {
+  const std::array<const Shape*, 3> arrays{&lhs, &rhs, &result};
+  std::array<std::size_t, 3> smaller_first{0, 1, 2};
+  std::stable_sort(smaller_first.begin(), smaller_first.end(), [&](std::size_t a, std::size_t b) {
+    return arrays[a]->element_count() < arrays[b]->element_count();
+  });
+  for (const std::size_t moved : smaller_first) {
+    if (moved == 2 && !has_matrices(dot)) continue;
+    const std::int64_t minor = arrays[moved]->layout.minor_to_major[0];
     for (const bool keeps_lanes : {true, false}) {
-      DimensionOrder wanted = row_major(side.rank());
+      DimensionOrder wanted = row_major(arrays[moved]->rank());
       do {
         if ((wanted.back() == minor) != keeps_lanes) continue;
-        const Shape turned = in_order(side, wanted);
-        if (!find_dot_problem(dot, is_right ? lhs : turned, is_right ? turned : rhs, result)) {
-          continue;
-        }
-        DotOrders orders = present;
-        (is_right ? orders.rhs : orders.lhs) = wanted;
-        return orders;
+        std::array<Shape, 3> turned{lhs, rhs, result};
+        turned[moved] = in_order(*arrays[moved], wanted);
+        if (!find_dot_problem(dot, turned[0], turned[1], turned[2])) continue;
+        return DotOrders{major_to_minor(turned[0]), major_to_minor(turned[1]),
+                         major_to_minor(turned[2])};
       } while (std::next_permutation(wanted.begin(), wanted.end()));
     }
   }
   return std::nullopt;
 }
 
+/// Both operands in the order of the result, whose minor dimensions are a free one of each side.
+std::optional<DotOrders> with_operands_as_result(const hlo::HloInstruction& dot, const Shape& lhs,
+                                                 const Shape& rhs, const Shape& result) {
+  if (!has_matrices(dot)) return std::nullopt;
+  const hlo::DotDimensions& dims = dot.dot;
+  const DimensionOrder order = major_to_minor(result);
+  // The result has the batch, then the free dimensions of the left side, then those of the right.
+  const auto as_result = [&](const Shape& side, const DimensionOrder& batch,
+                             const DimensionOrder& contracting, std::int64_t first_free) {
+    DimensionOrder own = batch;
+    std::vector<std::int64_t> places(batch.size());
+    std::iota(places.begin(), places.end(), 0);
+    for (std::int64_t d = 0; d < side.rank(); ++d) {
+      if (contains(batch, d) || contains(contracting, d)) continue;
+      own.push_back(d);
+      places.push_back(first_free++);
+    }
+    DimensionOrder wanted(contracting.begin(), contracting.end() - 1);
+    for (const std::int64_t d : order) {
+      const auto at = std::find(places.begin(), places.end(), d);
+      if (at != places.end()) wanted.push_back(own[static_cast<std::size_t>(at - places.begin())]);
+    }
+    wanted.push_back(contracting.back());
+    return wanted;
+  };
+  const auto batch = static_cast<std::int64_t>(dims.lhs_batch.size());
+  const std::int64_t left_free =
+      lhs.rank() - batch - static_cast<std::int64_t>(dims.lhs_contracting.size());
+  const DotOrders orders{as_result(lhs, dims.lhs_batch, dims.lhs_contracting, batch),
+                         as_result(rhs, dims.rhs_batch, dims.rhs_contracting, batch + left_free),
+                         order};
+  const bool are_matrices =
+      find_dot_problem(dot, in_order(lhs, orders.lhs), in_order(rhs, orders.rhs), result)
+          .has_value();
+  return are_matrices ? std::optional(orders) : std::nullopt;
+}
+
 }  // namespace
 
 DotOrders orders_of_matrices(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
                              const Shape& result) {
-  if (auto orders = with_one_side(dot, lhs, rhs, result)) return *std::move(orders);
+  if (auto orders = with_one_moved(dot, lhs, rhs, result)) return *std::move(orders);
+  if (auto orders = with_operands_as_result(dot, lhs, rhs, result)) return *std::move(orders);
   const hlo::DotDimensions& dims = dot.dot;
   const auto matrices = [](const Shape& side, const DimensionOrder& batch,
                            const DimensionOrder& contracting) {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/passes/expand/widen.h"
 
 namespace tpu::compiler {
@@ -28,6 +30,19 @@ std::uint64_t matrix_bytes(const Shape& shape) {
   const std::int64_t rows = extents[extents.size() - 2], lanes = extents.back();
   const auto tiles = static_cast<std::uint64_t>(ceil_divide(rows, 8) * ceil_divide(lanes, 128));
   return tiles * 1024 * static_cast<std::uint64_t>(hlo::byte_size(stored_shape(shape).type));
+}
+
+/// Of a sum, what stands in VMEM until the dimensions outside of the reduced ones have passed.
+std::uint64_t bytes_kept(const Shape& sum, const Shape& input,
+                         const std::vector<std::int64_t>& reduced) {
+  std::uint64_t bytes = granules(stored_shape(sum)) * 1024;
+  const std::vector<std::int64_t>& order = input.layout.minor_to_major;
+  for (std::size_t i = order.size(); i-- > 2;) {
+    if (contains(reduced, order[i])) break;
+    bytes /= static_cast<std::uint64_t>(
+        std::max<std::int64_t>(1, input.dimensions[static_cast<std::size_t>(order[i])]));
+  }
+  return bytes;
 }
 
 /// Parts of which one stands in VMEM at a time: a kernel goes through the outermost dimension above
@@ -187,20 +202,40 @@ bool SumsInKernels::fits_rows(const FusionDraft& draft) const {
   return 2 * row_bytes + sums <= row_bytes_;
 }
 
+/// Whether the sums that the kernel keeps until dimensions outside have passed stand in VMEM
+/// together, as added, as results and on their way out. A single one has an order in which it does.
+bool SumsInKernels::keeps_few_sums(const FusionDraft& draft) const {
+  constexpr std::uint64_t kCopies = 3;
+  std::uint64_t bytes = 0;
+  std::size_t sums = 0;
+  for (InstructionId id : draft.inside) {
+    if (!is_plain_reduce(at(id)) || is_known_in_kernel(id)) continue;
+    bytes += kCopies * bytes_kept(at(id).shape, at(at(id).operands[0]).shape, at(id).dimensions);
+    ++sums;
+  }
+  return sums < 2 || bytes <= 2 * row_bytes_ * 3 / 4;
+}
+
 /// Whether the value has an element for each sum along the rows of matrices and follows from one:
-/// kernels that spread it compute it, and may be those that make the sum.
+/// kernels that spread it compute it, and may be those that make the sum. Lanes are moved over all
+/// of a kernel's extent alone.
 bool SumsInKernels::is_made_of_column_sum(InstructionId id) const {
   constexpr std::size_t kFarthest = 16;
   std::vector<InstructionId> work{id};
+  bool found = false;
   for (std::size_t next = 0; next < work.size() && next < kFarthest; ++next) {
     const HloInstruction& instruction = at(work[next]);
-    if (work[next] != id && reduces_rows_only(work[next])) return true;
+    if (work[next] != id && reduces_rows_only(work[next])) {
+      found = true;
+      continue;
+    }
+    if (moves_lanes(entry_, instruction)) return false;
     if (!hlo::is_elementwise(instruction.opcode)) continue;
     for (InstructionId operand : instruction.operands) {
       if (at(operand).shape.dimensions == at(id).shape.dimensions) work.push_back(operand);
     }
   }
-  return false;
+  return found;
 }
 
 }  // namespace tpu::compiler

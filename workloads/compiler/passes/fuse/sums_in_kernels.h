@@ -34,7 +34,8 @@ class SumsInKernels {
   /// Those that the kernel makes and uses.
   std::set<hlo::InstructionId> used_in(const FusionDraft& draft) const;
   bool fit(const FusionDraft& draft) const {
-    return fits_rows(draft) && spreads_sums_back(draft) && makes_results_of_sums(draft);
+    return fits_rows(draft) && keeps_few_sums(draft) && spreads_sums_back(draft) &&
+           makes_results_of_sums(draft);
   }
 
  private:
@@ -48,6 +49,7 @@ class SumsInKernels {
   bool makes_results_of_sums(const FusionDraft& draft) const;
   bool spreads_sums_back(const FusionDraft& draft) const;
   bool fits_rows(const FusionDraft& draft) const;
+  bool keeps_few_sums(const FusionDraft& draft) const;
 
   const hlo::Computation& entry_;
   const SteppedExtents& extents_;
