@@ -537,8 +537,11 @@ void Planner::choose_shape() {
     const bool is_plain = input.is_stream() && !input.repeated && input.part.pitch == 0;
     if (!is_plain && !input.fixed) plan_.flat = false;
   }
+  // The rows of a single row tile are the same in all of its tiles.
+  const bool is_one_row_tile = !space_.linear && space_.majors() * space_.row_tiles() == 1;
   for (const ExpressionNode& node : graph_.nodes()) {
-    if (node.opcode == HloOpcode::kIota) plan_.flat = false;
+    if (node.opcode != HloOpcode::kIota) continue;
+    if (!is_one_row_tile || node.axis == space_.lane_axis()) plan_.flat = false;
   }
   plan_.row_tiles = space_.majors() * space_.row_tiles();
   plan_.lane_tiles = space_.lane_tiles();

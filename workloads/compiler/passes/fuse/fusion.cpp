@@ -142,6 +142,7 @@ class Fusion {
     return draft_cycles(entry_, extents_, draft, sums_, limits_.hbm_bytes_per_cycle);
   }
   bool fits_kernel(const FusionDraft& draft) const;
+  bool moves_whole_extent(const FusionDraft& draft) const;
   bool pays(const std::vector<std::size_t>& parts, const FusionDraft& whole) const;
   std::vector<std::size_t> readers_in_step(const FusionDraft& draft) const;
   bool may_merge(std::size_t a, std::size_t b);
@@ -555,7 +556,15 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
 
 bool Fusion::fits_kernel(const FusionDraft& draft) const {
   return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
-         draft.inside.size() <= limits_.instructions && (!draft.is_reduction || sums_.fit(draft));
+         draft.inside.size() <= limits_.instructions && moves_whole_extent(draft) &&
+         (!draft.is_reduction || sums_.fit(draft));
+}
+
+/// Whether lanes are moved over all of the kernel's extent alone, not in what it has of each row.
+bool Fusion::moves_whole_extent(const FusionDraft& draft) const {
+  return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
+    return extents_.of(id) == draft.extent || !moves_lanes(entry_, at(id));
+  });
 }
 
 /// Whether kernels take no longer as one, which is `whole`.

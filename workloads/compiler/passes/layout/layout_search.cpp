@@ -39,7 +39,8 @@ constexpr double kTransposeCycles = 128;  ///< A block of 128 by 128 through the
 constexpr double kManyMatrices = 16, kSmallProduct = 128 * 128 * 32;
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
 constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
-constexpr double kCopiesOfSums = 5;         ///< In VMEM: as added, as results, as they leave.
+constexpr double kCopiesOfSums = 4;         ///< In VMEM: as added, as results, as they leave.
+constexpr double kRoomForSums = 0.75;       ///< Of VMEM; the rest is for what is read.
 constexpr double kCopiesOfRepeated = 2;     ///< In VMEM: at hand, and on its way.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
@@ -106,6 +107,7 @@ class LayoutSearch {
   double registers_of_sums(InstructionId reduce, const DimensionOrder& whole);
   bool are_of_rows(InstructionId reduce, const DimensionOrder& whole) const;
   bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
+  bool rows_fit(InstructionId id, const DimensionOrder& whole) const;
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
     return groups_[static_cast<std::size_t>(group_of_[static_cast<std::size_t>(id)])];
@@ -543,28 +545,57 @@ bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole
          !contains(reduced, whole.back());
 }
 
-/// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result where the
-/// outermost dimension is reduced, else what belongs to one index of the outermost ones, as many as
-/// it takes. Sums of rows stand apart for each sublane until then.
+/// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result, or, where
+/// the outermost dimension is not reduced, that of one index of it at a time; of eight where that
+/// dimension becomes the rows of the result's tiles, if it can be cut so. Sums of rows stand apart
+/// for each sublane until then.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple()) return true;
   const Shape& operand = shape(at(reduce).operands[0]);
   const auto& reduced = at(reduce).dimensions;
-  const double copies =
-      kCopiesOfSums + (are_of_rows(reduce, whole) ? double(isa::kSublanes - 1) : 0.0);
+  const auto extent = [&](std::int64_t d) {
+    return operand.dimensions[static_cast<std::size_t>(d)];
+  };
+  const bool are_rows = are_of_rows(reduce, whole);
+  const double copies = kCopiesOfSums + (are_rows ? double(isa::kSublanes - 1) : 0.0);
   const auto padding = [&](std::size_t from_minor, std::int64_t tile) {
     if (from_minor >= whole.size()) return 1.0;
     const std::int64_t d = whole[whole.size() - 1 - from_minor];
-    const std::int64_t extent = operand.dimensions[static_cast<std::size_t>(d)];
-    return contains(reduced, d) ? 1.0 : double(round_up(extent, tile)) / double(extent);
+    return contains(reduced, d) ? 1.0 : double(round_up(extent(d), tile)) / double(extent(d));
   };
   double kept = copies * double(shape(reduce).unpadded_bytes()) * padding(0, isa::kLanes) *
                 padding(1, isa::kSublanes);
-  for (std::size_t i = 0; i + 2 < whole.size() && kept > vmem_bytes_; ++i) {
+  const double room = kRoomForSums * vmem_bytes_;
+  for (std::size_t i = 0; i + 2 < whole.size() && kept > room; ++i) {
+    if (extent(whole[i]) == 1) continue;
     if (contains(reduced, whole[i])) break;
-    kept /= double(operand.dimensions[static_cast<std::size_t>(whole[i])]);
+    const bool are_rows_of_result =
+        are_rows && std::all_of(whole.begin() + static_cast<std::ptrdiff_t>(i) + 1, whole.end() - 2,
+                                [&](std::int64_t d) { return contains(reduced, d); });
+    const bool has_rows = extent(whole[i]) % isa::kSublanes == 0;
+    if (are_rows_of_result && !has_rows) break;
+    kept *= are_rows_of_result ? double(isa::kSublanes) : 1.0;
+    kept /= double(extent(whole[i]));
+    break;
   }
-  return kept <= vmem_bytes_;
+  return kept <= room;
+}
+
+/// Whether eight rows of the array, and of another one, fit VMEM twice, where a kernel has to go
+/// through whole rows: for its sums, and for what is not the same in all lanes.
+bool LayoutSearch::rows_fit(InstructionId id, const DimensionOrder& whole) const {
+  constexpr double kBuffers = 4;
+  const auto& readers = users_[static_cast<std::size_t>(id)];
+  const HloInstruction& instruction = at(id);
+  const bool varies =
+      instruction.opcode == HloOpcode::kIota ||
+      (instruction.opcode == HloOpcode::kBroadcast && shape(instruction.operands[0]).rank() > 0);
+  const bool has_sums = std::any_of(readers.begin(), readers.end(), [this](InstructionId user) {
+    return at(user).opcode == HloOpcode::kReduce;
+  });
+  if (!varies && !has_sums) return true;
+  const std::int64_t lanes = shape(id).dimensions[static_cast<std::size_t>(whole.back())];
+  return kBuffers * isa::kSublanes * 4 * double(round_up(lanes, isa::kLanes)) <= vmem_bytes_;
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
@@ -659,6 +690,7 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
   for (int g : groups) {
     const Group& group = groups_[static_cast<std::size_t>(g)];
     for (InstructionId id : group.arrays) {
+      if (!rows_fit(id, group.order)) cost += kTooLarge;
       const double traffic = traffic_[static_cast<std::size_t>(id)];
       const double work = vector_cycles(at(id).opcode);
       if (traffic == 0 && work == 0) continue;
@@ -812,6 +844,7 @@ double LayoutSearch::avoidable_cost(int g) {
   const Group& group = groups_[static_cast<std::size_t>(g)];
   double cost = 0;
   for (InstructionId id : group.arrays) {
+    if (!rows_fit(id, group.order)) cost += kTooLarge;
     const double traffic = traffic_[static_cast<std::size_t>(id)];
     const double work = vector_cycles(at(id).opcode);
     if (traffic == 0 && work == 0) continue;

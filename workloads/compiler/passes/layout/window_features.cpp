@@ -94,9 +94,9 @@ bool has_one_position(const HloInstruction& convolution, std::size_t i) {
                                        : convolution.window[i].size == 1;
 }
 
-/// The sets of dimensions whose phases could be joined, but for the empty one: more features than
-/// the matrix unit has rows fill it no better. A window of one position, which meets one phase
-/// alone, takes few features along with larger windows over the same image.
+/// The sets of dimensions whose phases could be joined, but for the empty one. A window of one
+/// position, which meets one phase alone, takes few features along with larger windows over the
+/// same image.
 std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolution,
                                                    const Shape& input, const Target& target) {
   std::vector<std::vector<std::size_t>> sets;
@@ -104,29 +104,22 @@ std::vector<std::vector<std::size_t>> sets_to_join(const HloInstruction& convolu
   const bool gradient = has_large_window(convolution);
   const std::int64_t features = extent_of(input, gradient ? dims.input_batch : dims.input_feature);
   if (convolution.window.size() != 2 || convolution.feature_group_count > 1 ||
-      convolution.batch_group_count > 1) {
+      convolution.batch_group_count > 1 || features >= target.mxu_rows) {
     return sets;
   }
   const auto phases = [&](std::size_t i) {
     const hlo::WindowDimension& w = convolution.window[i];
     return gradient ? w.window_dilation : w.stride;
   };
-  std::int64_t all_phases = 1;
-  for (std::size_t i = 0; i < convolution.window.size(); ++i) all_phases *= phases(i);
-  const auto add = [&](std::vector<std::size_t> set) {
-    std::int64_t joined = features;
-    for (std::size_t i : set) joined *= phases(i);
-    if (joined <= target.mxu_rows) sets.push_back(std::move(set));
-  };
+  const std::int64_t all_phases = phases(0) * phases(1);
   for (std::size_t i = 0; i < convolution.window.size(); ++i) {
     if (phases(i) == 1 || !has_phases(convolution.window[i])) continue;
     if (has_one_position(convolution, i) && features * all_phases > target.mxu_rows) continue;
     for (std::size_t set = sets.size(); set-- > 0;) {
-      std::vector<std::size_t> with = sets[set];
-      with.push_back(i);
-      add(std::move(with));
+      sets.push_back(sets[set]);
+      sets.back().push_back(i);
     }
-    add({i});
+    sets.push_back({i});
   }
   return sets;
 }

@@ -83,7 +83,8 @@ struct ProductSpace {
   }
 };
 
-/// The value all over the space; a broadcast takes dimensions in the order of the space.
+/// The value all over the space; a broadcast takes dimensions in the order of the space. It becomes
+/// f32 there, in the kernel that multiplies: before, it would be an array of its own.
 Id spread(GraphEditor& edit, Id value, const Extents& places, const Extents& extents) {
   Extents permutation(places.size()), sorted = places;
   for (std::size_t d = 0; d < places.size(); ++d) permutation[d] = static_cast<std::int64_t>(d);
@@ -91,8 +92,8 @@ Id spread(GraphEditor& edit, Id value, const Extents& places, const Extents& ext
     return places[static_cast<std::size_t>(a)] < places[static_cast<std::size_t>(b)];
   });
   std::sort(sorted.begin(), sorted.end());
-  const Id wide = edit.convert(value, ElementType::kF32);
-  return edit.broadcast(edit.transpose(wide, permutation), extents, sorted);
+  const Id all_over = edit.broadcast(edit.transpose(value, permutation), extents, sorted);
+  return edit.convert(all_over, ElementType::kF32);
 }
 
 bool is_floating(const hlo::Shape& shape) {

@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/compiler/graph_check.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test::small_vmem_test {
+namespace {
+
+const std::string kRegions =
+    "HloModule small\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] "
+    "add(a, b)\n}\nmost {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT m = f32[] "
+    "maximum(a, b)\n}\nless {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  c = s32[] "
+    "parameter(2)\n  d = s32[] parameter(3)\n  ROOT l = pred[] compare(a, b), direction=LT\n}\n";
+
+/// Compiled for a machine with so many MiB of VMEM, and run.
+Verdict check(const std::string& entry, std::uint32_t vmem_mib) {
+  GraphCase graph =
+      case_of(hlo::read_hlo_text("small.hlo", kRegions + "ENTRY main {\n" + entry + "}\n"), 5);
+  graph.machine.core.vmem_mib = vmem_mib;
+  return check_graph(graph);
+}
+
+void expect_right(const std::string& entry, std::uint32_t vmem_mib = 1) {
+  const Verdict verdict = check(entry, vmem_mib);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+/// Probabilities of 20,000 words: eight rows of two arrays take 2.5 MB twice. The words are the
+/// rows.
+TEST(SmallVmem, RowsThatAreTooLongLieAlongTheSublanes) {
+  expect_right(
+      "  x = f32[64,20000] parameter(0)\n  low = f32[] constant(-inf)\n  zero = f32[] constant(0)\n"
+      "  m = f32[64] reduce(x, low), dimensions={1}, to_apply=most\n"
+      "  w = f32[64,20000] broadcast(m), dimensions={0}\n  d = f32[64,20000] subtract(x, w)\n"
+      "  e = f32[64,20000] exponential(d)\n"
+      "  s = f32[64] reduce(e, zero), dimensions={1}, to_apply=add\n"
+      "  b = f32[64,20000] broadcast(s), dimensions={0}\n  ROOT p = f32[64,20000] divide(e, b)\n");
+}
+
+/// The numbers of five rows are the same in all tiles of a row tile. What is sorted by columns lies
+/// so.
+TEST(SmallVmem, NumbersOfFewRowsAreWrittenTileByTile) {
+  expect_right(
+      "  x = f32[5,40000] parameter(0)\n  i = s32[5,40000] iota(), iota_dimension=0\n"
+      "  s = (f32[5,40000], s32[5,40000]) sort(x, i), dimensions={0}, is_stable=true, "
+      "to_apply=less\n  ROOT r = s32[5,40000] get-tuple-element(s), index=1\n");
+}
+
+/// Sums of three rows with 60 matrices outside, which are no multiple of eight: no kernel makes
+/// them part by part, so they lie otherwise.
+TEST(SmallVmem, SumsThatCannotBeCutLieOtherwise) {
+  for (const int matrices : {60, 64}) {
+    const std::string n = std::to_string(matrices);
+    expect_right(
+        "  i = s32[4096,3] parameter(0)\n  x = f32[4096,3] parameter(1)\n  zero = f32[] "
+        "constant(0)\n  n = s32[4096," +
+            n + ",3] iota(), iota_dimension=1\n  j = s32[4096," + n +
+            ",3] broadcast(i), dimensions={0,2}\n  e = pred[4096," + n +
+            ",3] compare(n, j), direction=EQ\n  b = f32[4096," + n +
+            ",3] broadcast(x), dimensions={0,2}\n  z = f32[4096," + n +
+            ",3] broadcast(zero), dimensions={}\n  s = f32[4096," + n +
+            ",3] select(e, b, z)\n  ROOT r = f32[4096," + n +
+            "] reduce(s, zero), dimensions={2}, to_apply=add\n",
+        4);
+  }
+}
+
+/// The gradient of a maximum over the lanes: each is divided by how many there are. What is padded
+/// is what the kernel has of each row.
+TEST(SmallVmem, LanesAreNotMovedInWhatIsKnownOfRows) {
+  expect_right(
+      "  x = f32[77,2,50] parameter(0)\n  m = f32[2,50] parameter(1)\n  g = f32[2,11] "
+      "parameter(2)\n  zero = f32[] constant(0)\n  p = f32[2,50] pad(g, zero), padding=0_0x36_3\n"
+      "  w = f32[77,2,50] broadcast(m), dimensions={1,2}\n"
+      "  c = pred[77,2,50] compare(x, w), direction=GE\n  o = f32[77,2,50] convert(c)\n"
+      "  s = f32[2,50] reduce(o, zero), dimensions={0}, to_apply=add\n"
+      "  one = f32[] constant(1)\n  ones = f32[2,50] broadcast(one), dimensions={}\n"
+      "  k = f32[2,50] maximum(s, ones)\n  d = f32[2,50] divide(p, k)\n"
+      "  b = f32[77,2,50] broadcast(d), dimensions={1,2}\n  ROOT r = f32[77,2,50] multiply(b, o)\n",
+      16);
+}
+
+}  // namespace
+}  // namespace tpu::test::small_vmem_test
