@@ -67,6 +67,21 @@ TEST(SmallVmem, SumsThatCannotBeCutLieOtherwise) {
   }
 }
 
+/// Two matrices outside of three rows become two of the eight rows of the result: sums of all eight
+/// stand in VMEM.
+TEST(SmallVmem, FewMatricesOfSumsTakeWholeRowTiles) {
+  for (const std::string n : {"3528", "7056"}) {
+    const std::string all = "f32[" + n + ",2,3]", pair = "f32[" + n + ",2]";
+    expect_right("  x = " + pair +
+                 " parameter(0)\n  v = f32[3] parameter(1)\n  zero = f32[] constant(0)\n  a = " +
+                 all + " broadcast(x), dimensions={0,1}\n  b = " + all +
+                 " broadcast(v), dimensions={2}\n  m = " + all + " multiply(a, b)\n  t = " + all +
+                 " tanh(m)\n  r = " + pair + " reduce(t, zero), dimensions={2}, to_apply=add\n" +
+                 "  s = f32[3] reduce(t, zero), dimensions={0,1}, to_apply=add\n  ROOT q = (" +
+                 pair + ", f32[3]) tuple(r, s)\n");
+  }
+}
+
 /// The gradient of a maximum over the lanes: each is divided by how many there are. What is padded
 /// is what the kernel has of each row.
 TEST(SmallVmem, LanesAreNotMovedInWhatIsKnownOfRows) {

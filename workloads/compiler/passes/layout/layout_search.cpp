@@ -545,40 +545,41 @@ bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole
          !contains(reduced, whole.back());
 }
 
-/// Whether what a kernel keeps of a reduction until its end fits VMEM: all of the result, or, where
-/// the outermost dimension is not reduced, that of one index of it at a time; of eight where that
-/// dimension becomes the rows of the result's tiles, if it can be cut so. Sums of rows stand apart
-/// for each sublane until then.
+/// Whether what a kernel keeps of a reduction until its end fits VMEM, with the results that it
+/// becomes: a register for each index of the dimensions that are kept outside of the tiles, and for
+/// each row and lane tile that is. The innermost of those dimensions becomes the rows of the result
+/// where the rows or the lanes are reduced. Where the outermost dimensions are not reduced: that of
+/// one index of them, or of eight of those that become rows, if they can be cut so. Sums along the
+/// lanes alone are known with their rows.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
-  if (shape(reduce).is_tuple()) return true;
-  const Shape& operand = shape(at(reduce).operands[0]);
-  const auto& reduced = at(reduce).dimensions;
-  const auto extent = [&](std::int64_t d) {
-    return operand.dimensions[static_cast<std::size_t>(d)];
-  };
-  const bool are_rows = are_of_rows(reduce, whole);
-  const double copies = kCopiesOfSums + (are_rows ? double(isa::kSublanes - 1) : 0.0);
-  const auto padding = [&](std::size_t from_minor, std::int64_t tile) {
-    if (from_minor >= whole.size()) return 1.0;
-    const std::int64_t d = whole[whole.size() - 1 - from_minor];
-    return contains(reduced, d) ? 1.0 : double(round_up(extent(d), tile)) / double(extent(d));
-  };
-  double kept = copies * double(shape(reduce).unpadded_bytes()) * padding(0, isa::kLanes) *
-                padding(1, isa::kSublanes);
-  const double room = kRoomForSums * vmem_bytes_;
-  for (std::size_t i = 0; i + 2 < whole.size() && kept > room; ++i) {
-    if (extent(whole[i]) == 1) continue;
-    if (contains(reduced, whole[i])) break;
-    const bool are_rows_of_result =
-        are_rows && std::all_of(whole.begin() + static_cast<std::ptrdiff_t>(i) + 1, whole.end() - 2,
-                                [&](std::int64_t d) { return contains(reduced, d); });
-    const bool has_rows = extent(whole[i]) % isa::kSublanes == 0;
-    if (are_rows_of_result && !has_rows) break;
-    kept *= are_rows_of_result ? double(isa::kSublanes) : 1.0;
-    kept /= double(extent(whole[i]));
-    break;
+  if (shape(reduce).is_tuple() || whole.size() < 2) return true;
+  const auto& extents = shape(at(reduce).operands[0]).dimensions;
+  const auto extent = [&](std::size_t i) { return extents[static_cast<std::size_t>(whole[i])]; };
+  const auto is_kept = [&](std::size_t i) { return !contains(at(reduce).dimensions, whole[i]); };
+  const std::size_t rows = whole.size() - 2, lanes = rows + 1;
+  bool along_lanes = !is_kept(lanes);
+  for (std::size_t i = 0; i < lanes; ++i) along_lanes &= is_kept(i) || extent(i) == 1;
+  if (along_lanes) return true;
+  double registers = is_kept(rows) ? double(ceil_divide(extent(rows), isa::kSublanes)) : 1;
+  registers *= is_kept(lanes) ? double(ceil_divide(extent(lanes), isa::kLanes)) : 1;
+  const bool has_tiles = is_kept(rows) && is_kept(lanes);
+  std::optional<std::size_t> row_of_result;
+  for (std::size_t i = rows; i-- > 0;) {
+    if (!is_kept(i) || extent(i) == 1) continue;
+    const bool is_row = !has_tiles && !row_of_result;
+    if (is_row) row_of_result = i;
+    registers *= double(is_row ? round_up(extent(i), isa::kSublanes) : extent(i));
   }
-  return kept <= room;
+  const double copies = has_tiles ? kCopiesOfSums : 1 + (kCopiesOfSums - 1) / isa::kSublanes;
+  double bytes = copies * registers * isa::kSublanes * isa::kLanes * 4;
+  const double room = kRoomForSums * vmem_bytes_;
+  for (std::size_t i = 0; i < rows && bytes > room; ++i) {
+    if (extent(i) == 1) continue;
+    const bool is_row = row_of_result == i;
+    if (!is_kept(i) || (is_row && extent(i) % isa::kSublanes != 0)) break;
+    bytes *= (is_row ? double(isa::kSublanes) : 1.0) / double(extent(i));
+  }
+  return bytes <= room;
 }
 
 /// Whether eight rows of the array, and of another one, fit VMEM twice, where a kernel has to go
