@@ -548,21 +548,23 @@ bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole
 /// Whether what a kernel keeps of a reduction until its end fits VMEM, with the results that it
 /// becomes: a register for each index of the dimensions that are kept outside of the tiles, and for
 /// each row and lane tile that is. The innermost of those dimensions becomes the rows of the result
-/// where the rows or the lanes are reduced. Where the outermost dimensions are not reduced: that of
-/// one index of them, or of eight of those that become rows, if they can be cut so. Sums along the
-/// lanes alone are known with their rows.
+/// where the rows or the lanes are reduced. Sums along the lanes alone are known with their rows,
+/// and the result is kept. Where the outermost dimension is not reduced: that of one index of it,
+/// or of eight where it becomes the rows, if it can be cut so.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple() || whole.size() < 2) return true;
   const auto& extents = shape(at(reduce).operands[0]).dimensions;
   const auto extent = [&](std::size_t i) { return extents[static_cast<std::size_t>(whole[i])]; };
-  const auto is_kept = [&](std::size_t i) { return !contains(at(reduce).dimensions, whole[i]); };
+  const auto is_kept = [&](std::size_t i) {
+    return !contains(at(reduce).dimensions, whole[i]) || extent(i) == 1;
+  };
   const std::size_t rows = whole.size() - 2, lanes = rows + 1;
   bool along_lanes = !is_kept(lanes);
-  for (std::size_t i = 0; i < lanes; ++i) along_lanes &= is_kept(i) || extent(i) == 1;
-  if (along_lanes) return true;
-  double registers = is_kept(rows) ? double(ceil_divide(extent(rows), isa::kSublanes)) : 1;
-  registers *= is_kept(lanes) ? double(ceil_divide(extent(lanes), isa::kLanes)) : 1;
+  for (std::size_t i = 0; i < lanes; ++i) along_lanes &= is_kept(i);
   const bool has_tiles = is_kept(rows) && is_kept(lanes);
+  const std::int64_t tile = along_lanes ? isa::kLanes : isa::kSublanes;
+  double registers = is_kept(rows) ? double(ceil_divide(extent(rows), tile)) : 1;
+  registers *= is_kept(lanes) ? double(ceil_divide(extent(lanes), isa::kLanes)) : 1;
   std::optional<std::size_t> row_of_result;
   for (std::size_t i = rows; i-- > 0;) {
     if (!is_kept(i) || extent(i) == 1) continue;
@@ -570,15 +572,16 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
     if (is_row) row_of_result = i;
     registers *= double(is_row ? round_up(extent(i), isa::kSublanes) : extent(i));
   }
-  const double copies = has_tiles ? kCopiesOfSums : 1 + (kCopiesOfSums - 1) / isa::kSublanes;
-  double bytes = copies * registers * isa::kSublanes * isa::kLanes * 4;
+  const double results = (kCopiesOfSums - 1) / (has_tiles ? 1 : isa::kSublanes);
+  double bytes = (results + (along_lanes ? 0 : 1)) * registers * isa::kSublanes * isa::kLanes * 4;
   const double room = kRoomForSums * vmem_bytes_;
-  for (std::size_t i = 0; i < rows && bytes > room; ++i) {
-    if (extent(i) == 1) continue;
-    const bool is_row = row_of_result == i;
-    if (!is_kept(i) || (is_row && extent(i) % isa::kSublanes != 0)) break;
-    bytes *= (is_row ? double(isa::kSublanes) : 1.0) / double(extent(i));
-  }
+  if (bytes <= room) return true;
+  std::size_t outermost = 0;
+  while (outermost < rows && extent(outermost) == 1) ++outermost;
+  const bool is_row = row_of_result == outermost;
+  if (outermost == rows || !is_kept(outermost)) return false;
+  if (is_row && extent(outermost) % isa::kSublanes != 0) return false;
+  bytes *= (is_row ? double(isa::kSublanes) : 1.0) / double(extent(outermost));
   return bytes <= room;
 }
 
@@ -863,7 +866,8 @@ double LayoutSearch::avoidable_cost(int g) {
 bool LayoutSearch::improve(int g) {
   Group& group = groups_[static_cast<std::size_t>(g)];
   if (group.is_fixed) return false;
-  double best = std::max(1.0, kLeastGain * cost_of(g));
+  // Of what the order costs, but for what no kernel can do.
+  double best = std::max(1.0, kLeastGain * std::fmod(cost_of(g), kTooLarge));
   if (avoidable_cost(g) <= best) return false;
   DimensionOrder choice;
   for (const DimensionOrder& candidate : candidates(g)) {
