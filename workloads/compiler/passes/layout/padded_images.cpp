@@ -24,7 +24,7 @@ namespace {
 
 /// Padded bytes in the better order of convolutions, over those in the best order: less than this
 /// many times, copies between two orders cost what they spare.
-constexpr double kPaddingToLeave = 2;
+constexpr double kPaddingToLeave = 2.5;
 /// Cycles of the vector unit for a tile of an image that the kernels of convolutions, which read
 /// and make it, hide behind their products or the HBM.
 constexpr double kHiddenCycles = 8;
