@@ -125,6 +125,16 @@ DimensionOrder row_major(std::int64_t rank) {
   return order;
 }
 
+DimensionOrder order_with_minor(std::int64_t rank, std::int64_t rows, std::int64_t lanes) {
+  DimensionOrder order;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (d != rows && d != lanes) order.push_back(d);
+  }
+  order.push_back(rows);
+  order.push_back(lanes);
+  return order;
+}
+
 std::int64_t place_in(const std::vector<std::int64_t>& list, std::int64_t dimension) {
   return std::find(list.begin(), list.end(), dimension) - list.begin();
 }

@@ -14,6 +14,9 @@ using DimensionOrder = std::vector<std::int64_t>;
 /// 0, 1, ... rank - 1.
 DimensionOrder row_major(std::int64_t rank);
 
+/// These two as the minor dimensions, the others in logical order outside of them.
+DimensionOrder order_with_minor(std::int64_t rank, std::int64_t rows, std::int64_t lanes);
+
 /// Where a dimension, or a label of one, stands in a list: its size where it does not.
 std::int64_t place_in(const std::vector<std::int64_t>& list, std::int64_t dimension);
 

@@ -47,41 +47,38 @@ std::optional<DotOrders> with_one_moved(const hlo::HloInstruction& dot, const Sh
   return std::nullopt;
 }
 
-/// Both operands in the order of the result, whose minor dimensions are a free one of each side.
-std::optional<DotOrders> with_operands_as_result(const hlo::HloInstruction& dot, const Shape& lhs,
-                                                 const Shape& rhs, const Shape& result) {
-  if (!has_matrices(dot)) return std::nullopt;
-  const hlo::DotDimensions& dims = dot.dot;
-  const DimensionOrder order = major_to_minor(result);
-  // The result has the batch, then the free dimensions of the left side, then those of the right.
-  const auto as_result = [&](const Shape& side, const DimensionOrder& batch,
-                             const DimensionOrder& contracting, std::int64_t first_free) {
-    DimensionOrder own = batch;
-    std::vector<std::int64_t> places(batch.size());
-    std::iota(places.begin(), places.end(), 0);
-    for (std::int64_t d = 0; d < side.rank(); ++d) {
-      if (contains(batch, d) || contains(contracting, d)) continue;
-      own.push_back(d);
-      places.push_back(first_free++);
-    }
-    DimensionOrder wanted(contracting.begin(), contracting.end() - 1);
-    for (const std::int64_t d : order) {
-      const auto at = std::find(places.begin(), places.end(), d);
-      if (at != places.end()) wanted.push_back(own[static_cast<std::size_t>(at - places.begin())]);
-    }
-    wanted.push_back(contracting.back());
-    return wanted;
-  };
+/// A side whose dimensions stand as those of the result do in an order, the last contracted one
+/// minor, the other contracted ones outside. `first_free`: of the side's free dimensions in the
+/// result.
+DimensionOrder side_as_result(const Shape& side, const DimensionOrder& batch,
+                              const DimensionOrder& contracting, std::int64_t first_free,
+                              const DimensionOrder& order) {
+  DimensionOrder own = batch;
+  std::vector<std::int64_t> places(batch.size());
+  std::iota(places.begin(), places.end(), 0);
+  for (std::int64_t d = 0; d < side.rank(); ++d) {
+    if (contains(batch, d) || contains(contracting, d)) continue;
+    own.push_back(d);
+    places.push_back(first_free++);
+  }
+  DimensionOrder wanted(contracting.begin(), contracting.end() - 1);
+  for (const std::int64_t d : order) {
+    const auto at = std::find(places.begin(), places.end(), d);
+    if (at != places.end()) wanted.push_back(own[static_cast<std::size_t>(at - places.begin())]);
+  }
+  wanted.push_back(contracting.back());
+  return wanted;
+}
+
+/// Both operands as a result lies in an order: it has the batch, then the free dimensions of the
+/// left side, then those of the right.
+DotOrders operands_as_result(const hlo::DotDimensions& dims, const Shape& lhs, const Shape& rhs,
+                             const DimensionOrder& order) {
   const auto batch = static_cast<std::int64_t>(dims.lhs_batch.size());
-  const std::int64_t left_free =
-      lhs.rank() - batch - static_cast<std::int64_t>(dims.lhs_contracting.size());
-  const DotOrders orders{as_result(lhs, dims.lhs_batch, dims.lhs_contracting, batch),
-                         as_result(rhs, dims.rhs_batch, dims.rhs_contracting, batch + left_free),
-                         order};
-  const bool are_matrices =
-      find_dot_problem(dot, in_order(lhs, orders.lhs), in_order(rhs, orders.rhs), result)
-          .has_value();
-  return are_matrices ? std::optional(orders) : std::nullopt;
+  const std::int64_t behind_left =
+      lhs.rank() - static_cast<std::int64_t>(dims.lhs_contracting.size());
+  return {side_as_result(lhs, dims.lhs_batch, dims.lhs_contracting, batch, order),
+          side_as_result(rhs, dims.rhs_batch, dims.rhs_contracting, behind_left, order), order};
 }
 
 }  // namespace
@@ -89,21 +86,14 @@ std::optional<DotOrders> with_operands_as_result(const hlo::HloInstruction& dot,
 DotOrders orders_of_matrices(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
                              const Shape& result) {
   if (auto orders = with_one_moved(dot, lhs, rhs, result)) return *std::move(orders);
-  if (auto orders = with_operands_as_result(dot, lhs, rhs, result)) return *std::move(orders);
   const hlo::DotDimensions& dims = dot.dot;
-  const auto matrices = [](const Shape& side, const DimensionOrder& batch,
-                           const DimensionOrder& contracting) {
-    DimensionOrder wanted = batch;
-    for (std::int64_t d = 0; d < side.rank(); ++d) {
-      if (!contains(batch, d) && !contains(contracting, d)) wanted.push_back(d);
+  if (has_matrices(dot)) {
+    DotOrders orders = operands_as_result(dims, lhs, rhs, major_to_minor(result));
+    if (find_dot_problem(dot, in_order(lhs, orders.lhs), in_order(rhs, orders.rhs), result)) {
+      return orders;
     }
-    // All contracted dimensions but the last one stand outside.
-    wanted.insert(wanted.begin(), contracting.begin(), contracting.end() - 1);
-    wanted.push_back(contracting.back());
-    return wanted;
-  };
-  DotOrders orders{matrices(lhs, dims.lhs_batch, dims.lhs_contracting),
-                   matrices(rhs, dims.rhs_batch, dims.rhs_contracting), row_major(result.rank())};
+  }
+  DotOrders orders = operands_as_result(dims, lhs, rhs, row_major(result.rank()));
   // The last free dimension of the left side and that of the right side make the matrices.
   const auto left_free = lhs.rank() - static_cast<std::int64_t>(dims.lhs_contracting.size()) - 1;
   orders.result.erase(orders.result.begin() + left_free);

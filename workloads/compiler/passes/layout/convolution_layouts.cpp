@@ -15,14 +15,6 @@ namespace {
 
 using Order = DimensionOrder;
 
-/// Spatial dimensions in logical order, then two others.
-Order order_of(Order spatial, std::int64_t above, std::int64_t minor) {
-  std::sort(spatial.begin(), spatial.end());
-  spatial.push_back(above);
-  spatial.push_back(minor);
-  return spatial;
-}
-
 /// The batch stands before the features in the logical order of images: a gradient of a kernel
 /// contracts the batch.
 bool contracts_batch(const hlo::ConvolutionDimensions& dims) {
@@ -65,12 +57,7 @@ std::vector<std::int64_t> densest_order(const Shape& shape) {
       const double bytes = padded_bytes(shape, lanes, rows);
       if (!densest.empty() && bytes >= least) continue;
       least = bytes;
-      densest.clear();
-      for (std::int64_t d = 0; d < shape.rank(); ++d) {
-        if (d != rows && d != lanes) densest.push_back(d);
-      }
-      densest.push_back(rows);
-      densest.push_back(lanes);
+      densest = order_with_minor(shape.rank(), rows, lanes);
     }
   }
   return densest;
@@ -86,13 +73,9 @@ std::int64_t features_of_larger_image(const Shape& input, const Shape& window,
 }
 
 Order order_of_images(std::int64_t rank, const ImageRoles& roles, bool batch_in_lanes) {
-  Order spatial;
-  for (std::int64_t d = 0; d < rank; ++d) {
-    if (d != roles.batch && d != roles.features) spatial.push_back(d);
-  }
-  return batch_in_lanes ? order_of(spatial, roles.features, roles.batch)
-                        : order_of(spatial, std::min(roles.batch, roles.features),
-                                   std::max(roles.batch, roles.features));
+  return batch_in_lanes ? order_with_minor(rank, roles.features, roles.batch)
+                        : order_with_minor(rank, std::min(roles.batch, roles.features),
+                                           std::max(roles.batch, roles.features));
 }
 
 ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool batch_in_lanes) {
@@ -102,15 +85,15 @@ ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool bat
   const Order input = order_of_images(rank, images[0].roles, batch_in_lanes);
   const Order other = order_of_images(rank, images[1].roles, batch_in_lanes);
   if (contracts_batch(dims)) {
-    return {input, other, order_of(dims.output_spatial, dims.output_batch, dims.output_feature)};
+    return {input, other, order_with_minor(rank, dims.output_batch, dims.output_feature)};
   }
   // The kernel of a depthwise convolution has one input feature: no lanes for it.
   const bool in_given_order =
       convolution.feature_group_count > 1 || dims.kernel_input_feature < dims.kernel_output_feature;
   const Order kernel =
       in_given_order
-          ? order_of(dims.kernel_spatial, dims.kernel_input_feature, dims.kernel_output_feature)
-          : order_of(dims.kernel_spatial, dims.kernel_output_feature, dims.kernel_input_feature);
+          ? order_with_minor(rank, dims.kernel_input_feature, dims.kernel_output_feature)
+          : order_with_minor(rank, dims.kernel_output_feature, dims.kernel_input_feature);
   return {input, kernel, other};
 }
 

@@ -740,13 +740,7 @@ std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
     if (like.dimensions[static_cast<std::size_t>(lanes)] == 1) continue;
     for (std::int64_t rows : plain) {
       if (rows == lanes || like.dimensions[static_cast<std::size_t>(rows)] == 1) continue;
-      DimensionOrder order;
-      for (std::int64_t d : plain) {
-        if (d != rows && d != lanes) order.push_back(d);
-      }
-      order.push_back(rows);
-      order.push_back(lanes);
-      add(std::move(order));
+      add(order_with_minor(like.rank(), rows, lanes));
     }
   }
   for (InstructionId id : group.relations) {
