@@ -52,7 +52,8 @@ class FusedGraph {
       const auto [low, high] = ranges_[static_cast<std::size_t>(instruction.parameter_number)];
       inputs.push_back(random_array(instruction.shape, seed++, low, high));
     }
-    const compiler::ExpressionGraph expressions(module, entry, "test");
+    const compiler::ExpressionGraph expressions = compiler::fitting_form(
+        compiler::ExpressionGraph(module, entry, "test"), inputs.size(), target);
     compiler::KernelBuilder builder("test", target);
     compiler::ElementwiseKernel(builder, expressions, inputs.size()).emit();
     const isa::Kernel kernel = builder.finish();

@@ -209,6 +209,60 @@ TEST(Reduce, WhatPassesShareIsComputedOnce) {
   }
 }
 
+// A row tile of the array and of the result, twice each, takes 12.8 MB of VMEM: there is no room
+// for what both passes need, another 6.4.
+TEST(Reduce, WhatHasNoRoomIsComputedAgain) {
+  const Extents extents{8, 100000};
+  FusedGraph test;
+  test.set_layout({1, 0});
+  GraphBuilder& g = test.graph;
+  const Tensor y = g.unary(HloOpcode::kLogistic, test.input(ElementType::kF32, extents, -5, 5));
+  const Tensor sum = g.reduce_sum(y, {1});
+  const auto cycles = static_cast<double>(
+      test.check({g.divide(y, g.broadcast(sum, extents, {0}))}, {1e-5, 1e-6}).cycles);
+  EXPECT_GT(cycles, 2 * compiler::vector_cost(HloOpcode::kLogistic).instructions / 2 * 782);
+}
+
+// Rows of 150001 lanes: eight rows of two operands and a result, twice each, would take 29 MB of
+// VMEM. The lanes are cut in tiles; the last one has padding, which no sum and no maximum has.
+TEST(Reduce, RowsOfLanesThatFillVmemAreCut) {
+  const Extents extents{3, 150001};
+  FusedGraph test;
+  test.set_layout({1, 0});
+  GraphBuilder& g = test.graph;
+  const Tensor x = test.input(ElementType::kF32, extents, -3, -1);
+  const Tensor y = test.input(ElementType::kF32, extents, 1, 2);
+  const Tensor of_lanes = test.input(ElementType::kF32, {150001}, 1, 2);
+  const Tensor of_rows = test.input(ElementType::kF32, {3}, 1, 2);
+  Tensor z = g.add(g.multiply(x, g.broadcast(of_lanes, extents, {1})),
+                   g.multiply(y, g.broadcast(of_rows, extents, {0})));
+  z = g.add(z, g.multiply(g.iota(ElementType::kF32, extents, 1), g.splat_like(z, -1e-4)));
+  z = g.add(z, g.convert(g.iota(ElementType::kS32, extents, 0), ElementType::kF32));
+  test.check({z, g.reduce_max(z, {1}), g.reduce_sum(g.multiply(x, y), {1})}, {1e-4, 1e-3});
+}
+
+// Elements that are compared with all rows of a table: no array covers what they are compared in,
+// so that tiles of lanes may come one after the other, each with all rows.
+TEST(Reduce, LanesOfWhatNoArrayCoversAreCut) {
+  const Extents extents{24, 90001};
+  FusedGraph test;
+  test.set_layout({1, 0});
+  GraphBuilder& g = test.graph;
+  const Tensor number = test.input(ElementType::kF32, {90001}, 0, 20);
+  const Tensor table = test.input(ElementType::kF32, {24}, -2, 2);
+  const Tensor is_it =
+      g.compare(g.broadcast(number, extents, {1}), g.iota(ElementType::kF32, extents, 0),
+                hlo::ComparisonDirection::kGe);
+  const auto sum = [&](Tensor value) {
+    const Tensor all = g.broadcast(value, extents, {0});
+    return g.reduce_sum(g.select(is_it, all, g.splat_like(all, 0)), {0});
+  };
+  test.check({sum(table), sum(g.multiply(table, table)), sum(g.splat_like(table, 1)),
+              sum(g.add(table, table)), sum(g.splat_like(table, 2)),
+              sum(g.subtract(table, g.splat_like(table, 3)))},
+             {1e-4, 1e-3});
+}
+
 /// All dimensions but the one above the minor one.
 Extents without_rows(const Extents& extents) {
   Extents kept;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 
 #include "tests/compiler/elementwise_check.h"
 #include "tests/compiler/hlo_check.h"
@@ -103,6 +104,14 @@ Move pad(const Extents& input, const std::vector<hlo::PaddingDimension>& padding
       {}};
 }
 
+Move reverse(const Extents& input, const Extents& dimensions) {
+  return {
+      {input},
+      [=](GraphBuilder& g, const std::vector<Tensor>& x) { return g.reverse(x[0], dimensions); },
+      {},
+      {}};
+}
+
 TEST(Relayout, SlicesOfWholeTilesAreDmas) {
   check(slice({100, 700}, {0, 256}, {100, 384}));
   check(slice({100, 700}, {16, 128}, {90, 700}));
@@ -161,14 +170,6 @@ TEST(Relayout, PaddingThatCutsTiles) {
   check(pad({10, 150}, {{1, 2, 1}, {30, 4, 0}}, 1.5), ElementType::kBf16);
   check(pad({10, 150}, {{-2, -3, 0}, {-30, 4, 0}}, -1));
   check(pad({100}, {{5, 20, 0}}, 7));
-}
-
-Move reverse(const Extents& input, const Extents& dimensions) {
-  return {
-      {input},
-      [=](GraphBuilder& g, const std::vector<Tensor>& x) { return g.reverse(x[0], dimensions); },
-      {},
-      {}};
 }
 
 TEST(Relayout, ReversalOfRowsAndMajors) {
@@ -317,6 +318,108 @@ TEST(Relayout, PartsOfVectorsMoveEightRowsAtATime) {
     check(pad({until - from}, {{from, 7, 0}}, 3));
   }
   check(concatenate({{1}, {127}, {2000}, {3}, {1500}}, 0));
+}
+
+/// Less than the arrays of the tests below take.
+compiler::Target small_vmem() {
+  compiler::Target target;
+  target.vmem_bytes = 2 << 20;
+  return target;
+}
+
+/// Arrays that no dimension cuts but the one along which boxes move: vectors, rows and lanes.
+TEST(Relayout, WhatMovesAlongADimensionIsCutAlongIt) {
+  const compiler::Target small = small_vmem();
+  check(slice({1600000}, {1}, {1599998}), ElementType::kF32, small);
+  check(slice({1600000}, {2048}, {1599998}), ElementType::kF32, small);
+  check(concatenate({{600001}, {7}, {1024}, {800000}}, 0), ElementType::kF32, small);
+  check(pad({1200000}, {{1027, 160000, 0}}, 2.5), ElementType::kF32, small);
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    check(slice({20000, 20}, {3, 0}, {19990, 20}), type, small);
+    check(pad({20000, 20}, {{13, 9, 0}, {0, 0, 0}}, 2.5), type, small);
+    check(pad({20000, 20}, {{8000, -8, 0}, {3, 1, 0}}, 2.5), type, small);
+    check(concatenate({{12001, 20}, {5, 20}, {7999, 20}}, 0), type, small);
+    check(slice({3, 200000}, {0, 77}, {3, 199000}), type, small);
+    check(concatenate({{3, 200001}, {3, 120000}}, 1), type, small);
+    check(concatenate({{2, 9, 80000}, {2, 9, 257}}, 2), type, small);
+  }
+  check(pad({40, 300, 130}, {{0, 0, 0}, {1, 2, 0}, {0, 0, 0}}, 2.5), ElementType::kF32, small);
+  check(slice({3000, 5, 20}, {1001, 1, 1}, {2999, 4, 20}), ElementType::kF32, small);
+}
+
+/// With steps, backwards, and with gaps between.
+TEST(Relayout, WhatMovesInStepsIsCutAlongThem) {
+  const compiler::Target small = small_vmem();
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    check(slice({20000, 20}, {3, 0}, {19999, 20}, {2, 1}), type, small);
+    check(slice({20000, 20}, {4001, 0}, {19990, 20}, {7, 1}), type, small);
+    check(slice({2, 20000, 2}, {0, 0, 0}, {2, 20000, 2}, {1, 50, 1}), type, small);
+    check(reverse({20003, 20}, {0}), type, small);
+    check(reverse({10001, 128}, {0, 1}), type, small);
+    check(reverse({3, 150001}, {1}), type, small);
+    check(pad({4000, 20}, {{13, 9, 2}, {0, 0, 0}}, 2.5), type, small);
+    check(pad({9000, 20}, {{1, -3, 1}, {2, 0, 0}}, 2.5), type, small);
+    check(pad({400, 9, 130}, {{2, 0, 3}, {1, 0, 0}, {0, 0, 0}}, 2.5), type, small);
+  }
+}
+
+/// Random boxes, which begin and end anywhere.
+TEST(Relayout, MovesOfAnyBoxesInALittleVmem) {
+  std::mt19937 random(7);
+  const auto among = [&random](std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  const compiler::Target small = small_vmem();
+  for (int i = 0; i < 40; ++i) {
+    const auto rank = static_cast<std::size_t>(among(1, 3));
+    const auto along = static_cast<std::size_t>(among(0, static_cast<std::int64_t>(rank) - 1));
+    Extents extents(rank);
+    std::int64_t padded = rank == 1 ? 8 : 1;
+    for (std::size_t d = 0; d < rank; ++d) {
+      if (d == along) continue;
+      extents[d] = among(1, d + 1 == rank ? 200 : 12);
+      padded *= d + 1 == rank   ? 128 * ((extents[d] + 127) / 128)
+                : d + 2 == rank ? 8 * ((extents[d] + 7) / 8)
+                                : extents[d];
+    }
+    const std::int64_t extent = among(400000, 1000000) / padded + 1;
+    extents[along] = extent;
+    // Packed vectors become f32 before they get their layouts.
+    const bool is_packed = rank > 1 && among(0, 1) == 1;
+    const ElementType type = is_packed ? ElementType::kBf16 : ElementType::kF32;
+    SCOPED_TRACE(i);
+    if (const std::int64_t kind = among(0, 2); kind == 0) {
+      Extents starts(rank, 0), limits = extents;
+      starts[along] = among(0, extent / 2);
+      limits[along] = among(starts[along] + 1, extent);
+      check(slice(extents, starts, limits), type, small);
+    } else if (kind == 1) {
+      std::vector<hlo::PaddingDimension> padding(rank, {0, 0, 0});
+      padding[along] = {among(-extent / 3, extent / 3), among(-extent / 3, extent / 3), 0};
+      check(pad(extents, padding, 1.5), type, small);
+    } else {
+      std::vector<Extents> parts;
+      for (std::int64_t left = extent; left > 0; left -= parts.back()[along]) {
+        parts.push_back(extents);
+        parts.back()[along] = std::min(left, among(1, extent));
+      }
+      check(concatenate(parts, static_cast<std::int64_t>(along)), type, small);
+    }
+  }
+}
+
+/// The tiles that have the rows, not all of the array: 2048 tiles would take 28 thousand cycles.
+TEST(Relayout, AFewRowsOfManyAreFetchedAlone) {
+  EXPECT_LT(check(slice({16384, 100}, {9001, 0}, {9030, 100})).cycles, 2500);
+  EXPECT_LT(check(slice({2000000}, {1000001}, {1000301})).cycles, 2500);
+}
+
+/// A descriptor for each of 1,000 parts would fill SMEM twice: a loop goes over them.
+TEST(Relayout, PartsOfManyLanesMoveInALoop) {
+  const KernelHarness::Result cost = check(reshape({5, 1000, 256}, {5, 256000}));
+  EXPECT_LE(cost.dmas, 2U * 5 * 1000);
+  check(reshape({1, 300000}, {300000}), ElementType::kF32, small_vmem());
+  check(reshape({300000}, {1, 300000}), ElementType::kF32, small_vmem());
 }
 
 TEST(Relayout, RowsBetweenAColumnAndMatrices) {

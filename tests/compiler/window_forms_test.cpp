@@ -260,8 +260,8 @@ TEST(WindowForms, TheGradientOfAWindowOfATurnedImageTakesTheFirstRow) {
 /// Rows of windows of 32 rows, and those of the next ones, are more than VMEM has.
 TEST(WindowForms, ALargeWindowIsReducedInTwoSteps) {
   EXPECT_EQ(count(check(R"(
-  x = f32[8,64,64,3] parameter(0)
-  ROOT s = f32[8,2,2,3] reduce-window(x, low), window={size=1x32x32x1 stride=1x32x32x1}, to_apply=max
+  x = f32[8,66,66,3] parameter(0)
+  ROOT s = f32[8,2,2,3] reduce-window(x, low), window={size=1x32x32x1 stride=1x33x33x1}, to_apply=max
 )"),
                   kPooling),
             2U);
@@ -272,6 +272,22 @@ TEST(WindowForms, ALargeWindowIsReducedInTwoSteps) {
 )"),
                   kPooling),
             2U);
+}
+
+/// However many places they have; along the lanes they are turned first.
+TEST(WindowForms, WindowsSideBySideAreReductionsOfParts) {
+  for (const std::string window : {"size=1x50x1 stride=1x50x1", "size=1x100x1 stride=1x100x1",
+                                   "size=1x52x1 stride=1x52x1 pad=0_0x3_37x0_0"}) {
+    const std::int64_t results = window.find("100") != std::string::npos ? 10 : 20;
+    for (const std::string reducer : {"zero), window={", "low), window={"}) {
+      const hlo::Module after =
+          check("  x = f32[3,1000,40] parameter(0)\n  ROOT s = f32[3," + std::to_string(results) +
+                ",40] reduce-window(x, " + reducer + window +
+                "}, to_apply=" + (reducer[0] == 'z' ? "add\n" : "max\n"));
+      EXPECT_EQ(count(after, kPooling), 0U) << window;
+      EXPECT_EQ(count(after, hlo::HloOpcode::kReduce), 1U) << window;
+    }
+  }
 }
 
 TEST(WindowForms, AWindowOverEverythingIsAReduction) {

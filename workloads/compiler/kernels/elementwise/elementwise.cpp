@@ -1,3 +1,4 @@
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -9,13 +10,9 @@ namespace tpu::compiler {
 
 namespace {
 
-/// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
-/// smaller parts: axes joined, or another one outermost.
-ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
-                             const Target& target) {
-  const auto fits = [&](const ExpressionGraph& form) {
-    return static_cast<bool>(find_elementwise_plan(form, operand_count, target));
-  };
+/// The graph, or a form of it that fits: axes joined, or another one outermost.
+std::optional<ExpressionGraph> form_that_fits(
+    const ExpressionGraph& graph, const std::function<bool(const ExpressionGraph&)>& fits) {
   if (fits(graph)) return graph;
   for (int axis = 0; !graph.space().linear && axis < graph.space().row_axis(); ++axis) {
     ExpressionGraph form = graph;
@@ -25,10 +22,23 @@ ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
       if (fits(form)) return form;
     }
   }
-  return graph;
+  return std::nullopt;
 }
 
 }  // namespace
+
+ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_count,
+                             const Target& target) {
+  const auto fits = [&](const ExpressionGraph& form) {
+    return static_cast<bool>(find_elementwise_plan(form, operand_count, target));
+  };
+  if (const auto form = form_that_fits(graph, fits)) return *form;
+  ExpressionGraph in_tiles = graph;
+  if (in_tiles.split_lanes()) {
+    if (const auto form = form_that_fits(in_tiles, fits)) return *form;
+  }
+  return graph;
+}
 
 LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {

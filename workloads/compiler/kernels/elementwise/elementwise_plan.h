@@ -211,4 +211,9 @@ OrRefusal<ElementwisePlan> find_elementwise_plan(const ExpressionGraph& graph,
                                                  std::size_t operand_count, const Target& target,
                                                  const PlanLimits& limits = {});
 
+/// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
+/// smaller parts; where it has no room for rows of lanes, one with those cut in tiles.
+ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_count,
+                             const Target& target);
+
 }  // namespace tpu::compiler

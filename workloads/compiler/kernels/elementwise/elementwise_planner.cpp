@@ -84,6 +84,7 @@ class Planner {
     if (!limits_.whole_arrays) plan_.tile_values = tile_values_of(graph_, plan_);
     repeat_large_tiles();
     choose_shape();
+    compute_again_what_has_no_room();
     find_needed_axes();
     choose_unroll();
     choose_passes_together();
@@ -140,6 +141,9 @@ class Planner {
   std::int64_t line_block() const;
   void gather_lines();
   std::int64_t resident_bytes() const;
+  std::int64_t streamed_bytes() const;
+  std::int64_t room() const;
+  void compute_again_what_has_no_room();
   Refusal refuse(const hlo::Shape& shape, const std::string& why) const {
     return {"no kernel for " + graph_.kernel_name() + " over " +
             hlo::to_string(graph_.space_shape()) + ", " + hlo::to_string(shape) + ": " + why};
@@ -746,18 +750,38 @@ std::int64_t Planner::resident_bytes() const {
   return rows * 512;
 }
 
+/// Of a row tile, with two buffers.
+std::int64_t Planner::streamed_bytes() const {
+  std::int64_t rows = 8 * plan_.lane_tiles * static_cast<std::int64_t>(plan_.tile_values.size());
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    if (input.is_stream()) rows += plan_.stream_rows(input.access.shape);
+  }
+  for (const ElementwisePlan::Output& output : plan_.outputs) {
+    if (output.kind == OutputKind::kStream) rows += plan_.stream_rows(output.shape);
+  }
+  return 2 * rows * 512;
+}
+
+/// Bytes of VMEM for the row tiles of a block.
+std::int64_t Planner::room() const {
+  return static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
+}
+
+/// Of long rows no tile is kept that another pass can compute again.
+void Planner::compute_again_what_has_no_room() {
+  if (streamed_bytes() > room()) plan_.tile_values.clear();
+}
+
 std::optional<Refusal> Planner::choose_block() {
-  std::int64_t stream_rows = 0, slots = 0, largest = 0;
+  std::int64_t slots = 0, largest = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     if (input.is_stream()) {
-      stream_rows += plan_.stream_rows(input.access.shape);
       largest = std::max(largest, plan_.stream_rows(input.access.shape));
     }
     if (input.is_spread()) ++slots;
   }
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
-    stream_rows += plan_.stream_rows(output.shape);
     largest = std::max(largest, plan_.stream_rows(output.shape));
   }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
@@ -767,12 +791,9 @@ std::optional<Refusal> Planner::choose_block() {
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (wants_lines() && ElementwisePlan::is_in_lanes(output)) ++slots;
   }
-  stream_rows += 8 * plan_.lane_tiles * static_cast<std::int64_t>(plan_.tile_values.size());
-  const std::int64_t per_row_tile = 2 * stream_rows * 512 + slots * kRegisterBytes;
-  const std::int64_t room =
-      static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
-  const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room / per_row_tile;
-  if (room <= 0 || most < 1) {
+  const std::int64_t per_row_tile = streamed_bytes() + slots * kRegisterBytes;
+  const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room() / per_row_tile;
+  if (room() <= 0 || most < 1) {
     return refuse(
         graph_.space_shape(),
         "expected the broadcast operands, the results of reductions and two buffers of eight "

@@ -1,7 +1,11 @@
 // Other orders and extents of the axes of an ExpressionGraph.
 
 #include <algorithm>
+#include <cstring>
 
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
 
 namespace tpu::compiler {
@@ -103,15 +107,20 @@ bool ExpressionGraph::join_outermost_axes() {
   return true;
 }
 
-bool ExpressionGraph::move_outermost(int axis) {
-  if (space_.linear || axis >= space_.row_axis() || space_.extent(axis) == 1) return false;
+/// Whether an array in memory covers the space, or is a part of one.
+bool ExpressionGraph::stands_everywhere() const {
   for (const ExpressionNode& node : nodes_) {
     const bool stands_in_memory = node.opcode == hlo::HloOpcode::kParameter;
-    if (stands_in_memory && (is_full(node) || !(node.part == ArrayPart{}))) return false;
+    if (stands_in_memory && (is_full(node) || !(node.part == ArrayPart{}))) return true;
   }
-  for (const hlo::Shape& shape : root_shapes_) {
-    if (shape.dimensions == space_shape_.dimensions) return false;
-  }
+  return std::any_of(root_shapes_.begin(), root_shapes_.end(), [this](const hlo::Shape& shape) {
+    return shape.dimensions == space_shape_.dimensions;
+  });
+}
+
+bool ExpressionGraph::move_outermost(int axis) {
+  if (space_.linear || axis >= space_.row_axis() || space_.extent(axis) == 1) return false;
+  if (stands_everywhere()) return false;
   std::vector<int> numbers;
   for (int i = 0; i < space_.rank(); ++i) numbers.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
   renumber(numbers);
@@ -120,6 +129,131 @@ bool ExpressionGraph::move_outermost(int axis) {
   std::vector<std::int64_t>& order = space_shape_.layout.minor_to_major;
   const auto place = order.end() - 1 - axis;  // Major to minor from the end.
   std::rotate(place, place + 1, order.end());
+  return true;
+}
+
+namespace {
+
+/// Whose tiles stand one behind the other along the lanes: there is one tile of rows.
+bool has_one_row_tile(const hlo::Shape& shape) {
+  const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
+  return order.size() < 2 || shape.dimensions[static_cast<std::size_t>(order[1])] <= 8;
+}
+
+/// Dimension `lanes` becomes two, tiles and lanes of each; tiles come above the rows.
+void split_dimension(hlo::Shape& shape, std::size_t lanes) {
+  std::int64_t& extent = shape.dimensions[lanes];
+  const std::int64_t tiles = ceil_divide(extent, std::int64_t{isa::kLanes});
+  extent = isa::kLanes;
+  shape.dimensions.insert(shape.dimensions.begin() + static_cast<std::ptrdiff_t>(lanes), tiles);
+  std::vector<std::int64_t> order = shape.layout.minor_to_major;
+  if (order.empty()) return;
+  const auto split = static_cast<std::int64_t>(lanes);
+  for (std::int64_t& dimension : order) dimension += dimension >= split ? 1 : 0;
+  order.insert(order.begin() + (order.size() < 2 ? 1 : 2), split);
+  shape.layout = tiled_layout(shape.type, order);  // A vector has other tiles.
+}
+
+}  // namespace
+
+/// Whether the array has no lanes of the space, or whole ones in the lanes of one tile of rows.
+bool ExpressionGraph::has_parts_of_lanes(const hlo::Shape& shape,
+                                         const std::vector<int>& axes) const {
+  const std::size_t lanes = dimension_along(axes, space_.lane_axis());
+  if (lanes == axes.size() || shape.dimensions[lanes] == 1) return true;
+  const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
+  if (order.empty()) return shape.rank() < 2;
+  return shape.dimensions[lanes] == space_.lanes() &&
+         order.front() == static_cast<std::int64_t>(lanes) && has_one_row_tile(shape);
+}
+
+/// The number of a lane: 128 times its tile's, and its place there.
+int ExpressionGraph::position_in_parts(const ExpressionNode& iota, int part_axis) {
+  const hlo::ElementType type = iota.shape.type;
+  ExpressionNode tile = iota, lane = iota;
+  tile.axis = part_axis;
+  lane.axis = space_.lane_axis();
+  const int in_tile = add(std::move(lane)), of_tile = add(std::move(tile));
+  const int many = add_operation(hlo::HloOpcode::kConstant, type, {});
+  const float lanes = isa::kLanes;
+  std::uint32_t word = 7;  // A shift.
+  if (is_floating(type)) std::memcpy(&word, &lanes, sizeof word);
+  nodes_.back().bits = word;
+  const int first =
+      add_operation(is_floating(type) ? hlo::HloOpcode::kMultiply : hlo::HloOpcode::kShiftLeft,
+                    type, {of_tile, many});
+  return add_operation(hlo::HloOpcode::kAdd, type, {first, in_tile});
+}
+
+/// The last tile has padding behind the last lane.
+int ExpressionGraph::without_padding(int value, std::int64_t lanes, int part_axis,
+                                     hlo::HloOpcode reducer) {
+  const hlo::ElementType type = nodes_[static_cast<std::size_t>(value)].shape.type;
+  const int is_whole =
+      add_position_test(part_axis, hlo::ComparisonDirection::kLt, lanes / isa::kLanes);
+  const int is_lane =
+      add_position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes % isa::kLanes);
+  const int is_own =
+      add_operation(hlo::HloOpcode::kOr, hlo::ElementType::kPred, {is_whole, is_lane});
+  const int nothing = add_operation(hlo::HloOpcode::kConstant, type, {});
+  nodes_.back().bits = identity_bits(reducer, !is_floating(type));
+  return add_operation(hlo::HloOpcode::kSelect, type, {is_own, value, nothing});
+}
+
+bool ExpressionGraph::split_lanes() {
+  if (space_.linear || space_.lanes() <= isa::kLanes) return false;
+  const bool is_covered = stands_everywhere();
+  if (is_covered && space_.rows() > 8) return false;
+  for (const ExpressionNode& node : nodes_) {
+    const bool is_plain = node.part.pitch == 0 && node.part.lanes == 0 && node.shift.empty();
+    if (!is_plain || node.opcode == hlo::HloOpcode::kSlice) return false;
+    const bool stands_in_memory = node.opcode == hlo::HloOpcode::kParameter;
+    if (stands_in_memory && !has_parts_of_lanes(node.shape, node.axes)) return false;
+  }
+  std::vector<std::vector<int>> root_axes;
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    const bool is_full = root_shapes_[i].dimensions == space_shape_.dimensions;
+    root_axes.push_back(is_full ? space_axes_ : node(roots_[i]).axes);
+    if (!has_parts_of_lanes(root_shapes_[i], root_axes.back())) return false;
+  }
+  const std::int64_t lanes = space_.lanes();
+  const int lane_axis = space_.lane_axis(), part = is_covered ? space_.row_axis() : 0;
+  const auto behind = [part](int axis) { return axis == kNoAxis || axis < part ? axis : axis + 1; };
+  const auto split = [&](hlo::Shape& shape, std::vector<int>& axes) {
+    const std::size_t dimension = dimension_along(axes, lane_axis);
+    const bool has_parts = dimension < axes.size() && shape.dimensions[dimension] > 1;
+    if (has_parts) split_dimension(shape, dimension);
+    for (int& axis : axes) axis = behind(axis);
+    if (has_parts) axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(dimension), part);
+  };
+  for (std::size_t i = 0; i < roots_.size(); ++i) split(root_shapes_[i], root_axes[i]);
+  split(space_shape_, space_axes_);
+  if (!is_covered) {
+    std::vector<std::int64_t>& order = space_shape_.layout.minor_to_major;
+    std::rotate(order.begin() + 2, order.begin() + 3, order.end());
+  }
+  space_.extents.back() = isa::kLanes;
+  space_.extents.insert(space_.extents.begin() + part,
+                        ceil_divide(lanes, std::int64_t{isa::kLanes}));
+
+  std::vector<ExpressionNode> nodes = std::move(nodes_);
+  nodes_.clear();
+  std::vector<int> made;
+  for (ExpressionNode& node : nodes) {
+    for (int& operand : node.operands) operand = made[static_cast<std::size_t>(operand)];
+    split(node.shape, node.axes);
+    const bool is_of_lanes = node.opcode == hlo::HloOpcode::kIota && node.axis == lane_axis;
+    node.axis = behind(node.axis);
+    const bool reduces_lanes = std::find(node.reduced_axes.begin(), node.reduced_axes.end(),
+                                         lane_axis) != node.reduced_axes.end();
+    for (int& axis : node.reduced_axes) axis = behind(axis);
+    if (reduces_lanes) node.reduced_axes.push_back(part);
+    if (reduces_lanes && lanes % isa::kLanes != 0) {
+      node.operands.front() = without_padding(node.operands.front(), lanes, part, node.reducer);
+    }
+    made.push_back(is_of_lanes ? position_in_parts(node, part) : add(std::move(node)));
+  }
+  for (int& root : roots_) root = made[static_cast<std::size_t>(root)];
   return true;
 }
 

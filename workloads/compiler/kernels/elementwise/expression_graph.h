@@ -94,6 +94,11 @@ class ExpressionGraph {
   /// The same with another axis above the rows outermost; false, and unchanged, where an array
   /// covers the space, whose order is its own.
   bool move_outermost(int axis);
+  /// The same with the lanes cut in tiles of 128, which are an axis of their own: above the rows,
+  /// of which there is one tile, or outermost, where no array covers the space. Rows of lanes need
+  /// not fit VMEM then, as what is made of each row does not need all of it. False, and unchanged,
+  /// where an array lies otherwise.
+  bool split_lanes();
   /// Nodes below `id` (itself included), operands first; does not go beyond reductions.
   std::vector<int> below(const std::vector<int>& ids) const;
 
@@ -120,6 +125,10 @@ class ExpressionGraph {
   int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
   int add(ExpressionNode node);
   bool joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer, int inner) const;
+  bool stands_everywhere() const;
+  bool has_parts_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
+  int position_in_parts(const ExpressionNode& iota, int part_axis);
+  int without_padding(int value, std::int64_t lanes, int part_axis, hlo::HloOpcode reducer);
   void renumber(const std::vector<int>& numbers);
   std::vector<int> unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
                                      const std::vector<int>& axes) const;

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -14,6 +16,7 @@
 #include "workloads/compiler/kernels/relayout/relayout_copy.h"
 #include "workloads/compiler/kernels/relayout/relayout_form.h"
 #include "workloads/compiler/kernels/relayout/relayout_slabs.h"
+#include "workloads/compiler/kernels/relayout/relayout_stretches.h"
 
 namespace tpu::compiler {
 
@@ -23,6 +26,8 @@ using hlo::HloOpcode;
 
 /// Of the memory's time: of more, slabs of pieces are looked at, too.
 constexpr double kMostExposed = 0.25;
+/// Of slabs in a kernel, each with code of its own.
+constexpr std::size_t kMostStretches = 32;
 
 Refusal refuse(const hlo::Computation& computation, const hlo::HloInstruction& instruction,
                const std::string& why) {
@@ -33,6 +38,15 @@ Refusal refuse(const hlo::Computation& computation, const hlo::HloInstruction& i
   }
   return {"no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " (" + operands +
           ") -> " + hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why};
+}
+
+/// Whether the box reaches every element of an array of such extents.
+bool covers_all(const Box& box, const std::vector<std::int64_t>& extents) {
+  for (std::size_t i = 0; i < box.dimensions.size(); ++i) {
+    const Box::Dimension& d = box.dimensions[i];
+    if (d.to != 0 || std::abs(d.spread) != 1 || d.extent != extents[i]) return false;
+  }
+  return box.dimensions.size() == extents.size();
 }
 
 /// Physical dimensions along which every box leaves everything in place.
@@ -102,6 +116,57 @@ std::int64_t elements_of_index(const SlabArray& array) {
                                 : array.shape.element_count() / array.shape.dimensions.front();
 }
 
+/// The array, cut along its outermost dimension; a single row of lanes is cut along those.
+SlabArray cut_outermost(SlabArray array) {
+  const std::vector<std::int64_t>& extents = array.shape.dimensions;
+  const bool is_row = extents.size() == 2 && extents.front() == 1;
+  array.dimension = is_row ? 1 : 0;
+  array.of_index = is_row ? 1 : elements_of_index(array);
+  return array;
+}
+
+/// Moves, one behind the other, that take the same runs at the same distance from the one before:
+/// of so many a loop is made, for each move has a descriptor of its own.
+constexpr std::size_t kMovesOfALoop = 16;
+
+/// How many moves from the first one on are alike but for a distance from each to the next.
+std::size_t moves_alike(const std::vector<TileMove>& moves, std::size_t first) {
+  std::size_t count = 1;
+  for (; first + count < moves.size(); ++count) {
+    const TileRuns &begin = moves[first].runs, &second = moves[first + 1].runs,
+                   &next = moves[first + count].runs;
+    const auto times = static_cast<std::int64_t>(count);
+    TileRuns expected = begin;
+    expected.source_begin += times * (second.source_begin - begin.source_begin);
+    expected.target_begin += times * (second.target_begin - begin.target_begin);
+    if (moves[first + count].source != moves[first].source || !(next == expected)) break;
+  }
+  return count;
+}
+
+/// With moves that are alike as one whose outermost dimension counts them.
+std::vector<TileMove> in_loops(const std::vector<TileMove>& moves) {
+  std::vector<TileMove> joined;
+  for (std::size_t i = 0; i < moves.size();) {
+    const std::size_t count = moves_alike(moves, i);
+    if (count < kMovesOfALoop) {
+      joined.push_back(moves[i++]);
+      continue;
+    }
+    TileMove move = moves[i];
+    const TileRuns& second = moves[i + 1].runs;
+    const auto add_outermost = [](std::vector<std::int64_t>& list, std::int64_t value) {
+      list.insert(list.begin(), value);
+    };
+    add_outermost(move.runs.source_strides, second.source_begin - move.runs.source_begin);
+    add_outermost(move.runs.target_strides, second.target_begin - move.runs.target_begin);
+    add_outermost(move.runs.counts, static_cast<std::int64_t>(count));
+    joined.push_back(std::move(move));
+    i += count;
+  }
+  return joined;
+}
+
 /// Finds the kernel of one instruction. Plans do not need it any more.
 class Relayout {
  public:
@@ -129,6 +194,7 @@ class Relayout {
   std::optional<std::vector<TileMove>> tile_moves(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_tiles(const std::vector<TileMove>& moves) const;
   OrRefusal<SlabPlan> slabs_of_boxes(const std::vector<Box>& boxes) const;
+  std::optional<SlabPlan> plan_moved(const MovedSlabs& moved) const;
   OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
@@ -180,7 +246,7 @@ std::optional<std::vector<TileMove>> Relayout::tile_moves(const std::vector<Box>
     if (!runs) return std::nullopt;
     moves.push_back({box.source, *runs, {}});
   }
-  return moves;
+  return in_loops(moves);
 }
 
 OrRefusal<KernelPlan> Relayout::plan_tiles(const std::vector<TileMove>& moves) const {
@@ -193,74 +259,107 @@ OrRefusal<KernelPlan> Relayout::plan_tiles(const std::vector<TileMove>& moves) c
   });
 }
 
+/// What becomes of a slab, which may have more along a cut dimension than its boxes say.
+SlabBody body_of(std::vector<Box> boxes, const std::vector<int>& cuts, bool is_linear, bool fills,
+                 std::uint32_t word) {
+  return [=](ElementMover& mover, const std::vector<TileArray>& from, const TileArray& to) {
+    std::vector<Box> moved = boxes;
+    for (Box& box : moved) {
+      for (const int cut : cuts) {
+        const auto at = static_cast<std::size_t>(cut);
+        box.dimensions[at].extent = to.extents[at];
+      }
+    }
+    const auto covers = [&to](const Box& box) { return covers_all(box, to.extents); };
+    if (fills && std::none_of(moved.begin(), moved.end(), covers)) mover.fill(to, word);
+    for (const Box& box : moved) {
+      const TileArray& source = from[static_cast<std::size_t>(box.source)];
+      if (is_linear) {
+        const Box::Dimension& d = box.dimensions.front();
+        mover.move_linear(source, to, d.from, d.to, d.extent);
+      } else {
+        mover.move_box(source, to, box);
+      }
+    }
+  };
+}
+
 OrRefusal<SlabPlan> Relayout::slabs_of_boxes(const std::vector<Box>& boxes) const {
   const bool is_linear = instruction_.shape.rank() < 2;
   for (const Box& box : boxes) {
     const Box::Dimension& lanes = box.dimensions.back();
-    if (std::abs(lanes.step) != 1 || lanes.spread != 1) {
+    const bool is_in_steps = std::abs(lanes.step) != 1 || lanes.spread != 1;
+    if (is_in_steps || (is_linear && lanes.step != 1)) {
       return refuse("expected no steps along the minor dimension");
     }
   }
   OrRefusal<Fill> fill = this->fill(hlo::ElementType::kF32);
   if (!fill) return fill.refusal();
   const bool stays_packed = !fill->fills && keep_all_rows(boxes, operands_, instruction_.shape);
+  // An array comes once, however many boxes it has.
+  std::vector<SlabArray> arrays;
+  std::vector<Box> of_arrays = boxes;
+  for (Box& box : of_arrays) {
+    if (arrays.empty() || arrays.back().operand != box.source) {
+      arrays.push_back(array(static_cast<std::size_t>(box.source), -1));
+      arrays.back().stays_packed = stays_packed;
+    }
+    box.source = static_cast<int>(arrays.size()) - 1;
+  }
+  SlabArray whole_target = result(-1);
+  whole_target.stays_packed = stays_packed;
   // One dimension that is cut, two (slabs of pieces), at last none.
   std::vector<std::pair<int, int>> cuts;
-  if (!is_linear) {
-    const std::vector<int> fixed = fixed_dimensions(boxes, operands_, instruction_.shape);
-    for (int cut : fixed) cuts.emplace_back(cut, -1);
-    for (int outer : fixed) {
-      for (int cut : fixed) {
-        if (cut != outer) cuts.emplace_back(cut, outer);
-      }
+  const std::vector<int> fixed =
+      is_linear ? std::vector<int>{} : fixed_dimensions(boxes, operands_, instruction_.shape);
+  for (int cut : fixed) cuts.emplace_back(cut, -1);
+  for (int outer : fixed) {
+    for (int cut : fixed) {
+      if (cut != outer) cuts.emplace_back(cut, outer);
     }
   }
   cuts.emplace_back(-1, -1);
+  const std::vector<std::int64_t> extents = physical_extents(instruction_.shape);
   BestSlabs slabs;
   for (const auto& [cut, outer] : cuts) {
-    // An array comes once, however many boxes it has.
+    const auto cut_along = [cut = cut, outer = outer](SlabArray array) {
+      array.dimension = cut;
+      array.outer_dimension = outer;
+      return array;
+    };
     std::vector<SlabArray> sources;
-    std::vector<std::size_t> source_of_box;
-    for (const Box& box : boxes) {
-      if (sources.empty() || sources.back().operand != box.source) {
-        sources.push_back(array(static_cast<std::size_t>(box.source), cut));
-        sources.back().outer_dimension = outer;
-        sources.back().stays_packed = stays_packed;
-      }
-      source_of_box.push_back(sources.size() - 1);
+    for (const SlabArray& each : arrays) sources.push_back(cut_along(each));
+    std::vector<int> dimensions;
+    for (const int each : {cut, outer}) {
+      if (each >= 0) dimensions.push_back(each);
     }
-    SlabArray target = result(cut);
-    target.outer_dimension = outer;
-    target.stays_packed = stays_packed;
-    const SlabBody body = [=, cut = cut, outer = outer, fill = *fill](
-                              ElementMover& mover, const std::vector<TileArray>& from,
-                              const TileArray& to) {
-      if (fill.fills) mover.fill(to, fill.word);
-      for (std::size_t i = 0; i < boxes.size(); ++i) {
-        Box box = boxes[i];
-        if (is_linear) {
-          const Box::Dimension& d = box.dimensions.front();
-          mover.move_linear(from[source_of_box[i]], to, d.from, d.to, d.extent);
-          continue;
-        }
-        for (int dimension : {cut, outer}) {
-          if (dimension < 0) continue;
-          const auto at = static_cast<std::size_t>(dimension);
-          box.dimensions[at].extent = to.extents[at];
-        }
-        mover.move_box(from[source_of_box[i]], to, box);
-      }
-    };
+    const SlabBody body = body_of(of_arrays, dimensions, is_linear, fill->fills, fill->word);
     const auto extent = [&](int dimension) {
-      return dimension < 0
-                 ? 1
-                 : physical_extents(instruction_.shape)[static_cast<std::size_t>(dimension)];
+      return dimension < 0 ? 1 : extents[static_cast<std::size_t>(dimension)];
     };
-    slabs.offer(
-        plan_slabs(instruction_.name, sources, target, extent(cut), body, target_, extent(outer)));
+    slabs.offer(plan_slabs(instruction_.name, sources, cut_along(whole_target), extent(cut), body,
+                           target_, extent(outer)));
+  }
+  for (int along = 0; along < static_cast<int>(extents.size()); ++along) {
+    if (contains(fixed, along)) continue;
+    const BoxesBody body = [is_linear, fill = *fill](std::vector<Box> of_slab) {
+      return body_of(std::move(of_slab), {}, is_linear, fill.fills, fill.word);
+    };
+    slabs.offer(plan_moved({of_arrays, arrays, whole_target, along, body}));
   }
   if (slabs.best()) return *slabs.best();
   return refuse_size();
+}
+
+/// With the largest slabs that fit, of eight or more.
+std::optional<SlabPlan> Relayout::plan_moved(const MovedSlabs& moved) const {
+  constexpr std::int64_t kSlabs = 8;
+  for (std::int64_t tiles = ceil_divide(tiles_along(moved), kSlabs); tiles > 0; tiles /= 2) {
+    const std::vector<SlabStretch> stretches = stretches_of(moved, tiles);
+    if (stretches.size() > kMostStretches) return std::nullopt;
+    if (auto plan = plan_stretches(instruction_.name, stretches, target_)) return plan;
+  }
+  return std::nullopt;
 }
 
 /// A transpose, or a copy to another order of dimensions.
@@ -318,11 +417,9 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
   const ScratchRows scratch = [](const std::vector<TileArray>& sources, const TileArray& target) {
     return ElementMover::reshape_scratch(sources.front(), target);
   };
-  SlabArray source = rows_of_items(as_it_lies(array(0, 0)));
-  SlabArray target = rows_of_items(as_it_lies(result(0)));
+  SlabArray source = cut_outermost(rows_of_items(as_it_lies(array(0, 0))));
+  SlabArray target = cut_outermost(rows_of_items(as_it_lies(result(0))));
   const std::int64_t elements = instruction_.shape.element_count();
-  source.of_index = elements_of_index(source);
-  target.of_index = elements_of_index(target);
   const auto plan_of_lanes = [&](std::int64_t lanes) {
     return plan_slabs(instruction_.name, {source}, target, elements, body, target_, lanes, scratch);
   };

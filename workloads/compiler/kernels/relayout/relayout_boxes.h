@@ -17,9 +17,18 @@ struct Box {
     std::int64_t extent = 1;
     std::int64_t from = 0, step = 1;  ///< In the source; a negative step reverses.
     std::int64_t to = 0, spread = 1;  ///< In the target.
+
+    bool operator==(const Dimension& other) const {
+      return extent == other.extent && from == other.from && step == other.step && to == other.to &&
+             spread == other.spread;
+    }
   };
   int source = 0;  ///< Operand.
   std::vector<Dimension> dimensions;
+
+  bool operator==(const Box& other) const {
+    return source == other.source && dimensions == other.dimensions;
+  }
 };
 
 /// The boxes of a slice, pad, concatenate, reverse, or a copy, reshape or bitcast between equal
@@ -43,6 +52,12 @@ struct TileRuns {
   std::vector<std::int64_t> counts;  ///< Major to minor; may be empty.
   std::vector<std::int64_t> source_strides, target_strides;
   std::int64_t source_begin = 0, target_begin = 0;
+
+  bool operator==(const TileRuns& other) const {
+    return run == other.run && counts == other.counts && source_strides == other.source_strides &&
+           target_strides == other.target_strides && source_begin == other.source_begin &&
+           target_begin == other.target_begin;
+  }
 };
 
 /// The box as runs of whole tiles; nothing when it cuts tiles or moves within them.

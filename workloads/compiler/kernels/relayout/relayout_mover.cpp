@@ -72,11 +72,6 @@ Index ElementMover::row_of(const TileArray& array, const Position& position) {
   return add(builder_, tile, modulo_power_of_two(builder_, row, 3));
 }
 
-Index ElementMover::counted_back(std::int64_t from, Index index) {
-  if (index.is_constant()) return {{}, from - index.offset};
-  return {builder_.sub(from, to_operand(builder_, index)), 0};
-}
-
 void ElementMover::fill(const TileArray& array, std::uint32_t word) {
   fill_tiles(builder_, array.region, array.begin, array.tiles(), word, 8);
 }
@@ -153,7 +148,7 @@ void ElementMover::move_box(TileArray source, TileArray target, Box box) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const Box::Dimension& d = box.dimensions[i];
       const Index distance = multiply(builder_, place[i], std::abs(d.step));
-      from[i] = d.step < 0 ? counted_back(d.from, distance) : distance.plus(d.from);
+      from[i] = d.step < 0 ? counted_back(builder_, d.from, distance) : distance.plus(d.from);
       to[i] = multiply(builder_, place[i], d.spread).plus(d.to);
     }
     if (whole_tiles) {
@@ -201,7 +196,7 @@ void ElementMover::move_row_tiles(const TileArray& source, const TileArray& targ
     if (tile_rows < 8) mask = sublanes(0, tile_rows);
     const auto upper = static_cast<std::uint8_t>(mask & of_upper);
     const auto lower = static_cast<std::uint8_t>(mask & ~of_upper);
-    const Index near = turns ? counted_back(tiles_apart, tile) : tile.plus(tiles_apart);
+    const Index near = turns ? counted_back(builder_, tiles_apart, tile) : tile.plus(tiles_apart);
     const Index first = tile_of(source, from, near).plus(rows_apart);
     const Index second =
         tile_of(source, from, near.plus(turns ? -1 : 1)).plus(rows_apart + (turns ? 8 : -8));
@@ -306,7 +301,7 @@ void ElementMover::move_lanes(const Box::Dimension& lanes, const Load& load, con
   const std::int64_t lanes_apart = distance - 128 * tiles_apart;
   const std::int64_t end = lanes.to + lanes.extent;
   const auto one = [&](Index tile, std::int64_t first_lane, std::int64_t end_lane) {
-    const Index near = turns ? counted_back(tiles_apart, tile) : tile.plus(tiles_apart);
+    const Index near = turns ? counted_back(builder_, tiles_apart, tile) : tile.plus(tiles_apart);
     const auto load_tile = [&](int next) { return load(near.plus(next)); };
     if (turns) {
       turn_tile(lanes_apart, first_lane, end_lane, load_tile,

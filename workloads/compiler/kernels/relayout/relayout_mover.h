@@ -125,8 +125,6 @@ class ElementMover {
   void turn_tile(std::int64_t seam, std::int64_t first_lane, std::int64_t end_lane,
                  const std::function<VReg(int)>& load,
                  const std::function<void(MReg, VReg)>& store);
-  /// In a register that is not negative: v2 multiplies the low 24 bits of it, without a sign.
-  Index counted_back(std::int64_t from, Index index);
   static std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
     return a >= 0 ? a / b : -((b - 1 - a) / b);
   }

@@ -1,6 +1,7 @@
 #include "workloads/compiler/kernels/relayout/relayout_slabs.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <numeric>
 
@@ -19,6 +20,11 @@ namespace {
 constexpr std::int64_t kRowsAtOnce = 512;
 /// Of less, few slabs hide less than begin and end of each take.
 constexpr std::int64_t kWorthFewSlabs = 2048;
+
+/// Rows of VMEM for arrays.
+std::int64_t room_of(std::uint64_t vmem_bytes) {
+  return static_cast<std::int64_t>(vmem_bytes / 512) - 256;
+}
 
 /// Elements of a tile along a physical dimension.
 std::int64_t tile_size(std::size_t rank, int dimension) {
@@ -41,9 +47,14 @@ struct Placed {
   /// Works on a copy of 32-bit elements.
   bool is_widened() const { return is_packed(array.shape) && !array.stays_packed; }
   bool is_cut_twice() const { return array.outer_dimension >= 0; }
-  /// Indices of the cut dimension in so much of `extent`.
+  /// Indices of the cut dimension in a slab of so much of `extent`.
   std::int64_t indices(std::int64_t elements) const {
-    return ceil_divide(elements, array.of_index);
+    return ceil_divide(elements + array.more, array.of_index);
+  }
+  /// Tiles along the cut dimension that so many elements take.
+  std::int64_t tiles_of(std::int64_t elements) const {
+    return ceil_divide(ceil_divide(elements, array.of_index),
+                       tile_size(extents.size(), array.dimension));
   }
   /// Tiles along a physical dimension.
   std::int64_t tiles_along(std::size_t i) const {
@@ -88,12 +99,48 @@ struct Placed {
   }
 };
 
+/// What the stretches of a kernel share.
+class SlabSite {
+ public:
+  SlabSite(const std::string& name, const Target& chip) : builder(name, chip), mover(builder) {}
+
+  /// Once, before the first stretch: `rows` of VMEM, for each stretch from the first one on.
+  void prepare(std::int64_t rows, bool loads_packed, bool stores_packed) {
+    memory = std::make_unique<TileMemory>(builder, loads_packed, stores_packed);
+    load_flag = BlockPipeline::allocate_flags(builder);
+    store_flag = BlockPipeline::allocate_flags(builder);
+    arena_ = builder.allocate_vmem(static_cast<std::uint64_t>(rows));
+  }
+  void begin_stretch() { taken_ = 0; }
+  VmemRegion allocate(std::int64_t rows) {
+    VmemRegion region = builder.second_name(arena_);
+    region.row += static_cast<std::uint32_t>(taken_);
+    region.rows = static_cast<std::uint32_t>(rows);
+    taken_ += round_up(rows, std::int64_t{8});
+    TPU_CHECK(taken_ <= arena_.rows, "a stretch takes " << taken_ << " rows of " << arena_.rows);
+    return region;
+  }
+
+  KernelBuilder builder;
+  ElementMover mover;
+  std::unique_ptr<TileMemory> memory;
+  std::uint32_t load_flag = 0, store_flag = 0;
+
+ private:
+  VmemRegion arena_;
+  std::int64_t taken_ = 0;
+};
+
+/// Slabs that are made alike, one behind the other.
 class SlabKernel {
  public:
-  SlabKernel(const std::string& name, const std::vector<SlabArray>& sources,
-             const SlabArray& target, std::int64_t extent, std::int64_t outer_extent,
-             const Target& chip, const ScratchRows& scratch)
-      : builder_(name, chip), mover_(builder_), scratch_(scratch), outer_extent_(outer_extent) {
+  SlabKernel(SlabSite& site, const std::vector<SlabArray>& sources, const SlabArray& target,
+             std::int64_t extent, std::int64_t outer_extent, const ScratchRows& scratch)
+      : site_(site),
+        builder_(site.builder),
+        mover_(site.mover),
+        scratch_(scratch),
+        outer_extent_(outer_extent) {
     for (const SlabArray& source : sources) sources_.push_back(place(source));
     target_ = place(target);
     for (const Placed* each : all()) {
@@ -110,9 +157,16 @@ class SlabKernel {
 
   /// Chooses the slab; false when none fits.
   bool fit(std::uint64_t vmem_bytes);
-  bool fit_slab(std::int64_t buffers, std::int64_t rows);
+  /// Takes slabs of so many elements; false where those do not fit.
+  bool take(std::int64_t slab, std::uint64_t vmem_bytes);
   double exposed() const;
-  LoweredKernel emit(const SlabBody& body);
+  /// Granules of all arrays.
+  double granules() const;
+  /// VMEM rows of all buffers.
+  std::int64_t rows() const { return allocated_rows(); }
+  bool loads_packed() const;
+  bool stores_packed() const { return is_packed(target_.array.shape); }
+  void emit(const SlabBody& body);
 
  private:
   Placed place(const SlabArray& array) const {
@@ -135,6 +189,10 @@ class SlabKernel {
                        tile_size(array.extents.size(), array.array.dimension));
   }
   std::int64_t rows_needed(std::int64_t slab) const;
+  bool fit_slab(std::int64_t buffers, std::int64_t rows);
+  bool has_descriptors() const;
+  std::int64_t buffers_of(const Placed& array) const;
+  std::int64_t allocated_rows() const;
   /// The pieces that follow have so many elements along the outer dimension.
   void set_piece(std::int64_t elements) {
     piece_elements_ = elements;
@@ -167,10 +225,10 @@ class SlabKernel {
     return multiply(builder_, parity, array.buffer_rows(slab_tiles(array, slab_)));
   }
 
-  KernelBuilder builder_;
-  ElementMover mover_;
+  SlabSite& site_;
+  KernelBuilder& builder_;
+  ElementMover& mover_;
   ScratchRows scratch_;
-  std::unique_ptr<TileMemory> memory_;
   std::vector<Placed> sources_;
   Placed target_;
   std::int64_t unit_ = 1, extent_ = 1;
@@ -179,7 +237,6 @@ class SlabKernel {
   std::int64_t slab_ = 1;  ///< Elements of the cut dimension.
   std::int64_t buffers_ = 2;
   bool has_room_for_next_ = false;  ///< Where a piece is one slab.
-  std::uint32_t load_flag_ = 0, store_flag_ = 0;
   std::vector<SReg> addresses_;
 };
 
@@ -207,10 +264,10 @@ std::int64_t SlabKernel::rows_needed(std::int64_t slab) const {
   return rows;
 }
 
-bool SlabKernel::fit(std::uint64_t vmem_bytes) {
+/// A descriptor has to hold the distance from run to run, unless there is only one run.
+bool SlabKernel::has_descriptors() const {
   for (const Placed* each : all()) {
     if (!each->is_cut()) continue;
-    // A descriptor has to hold the distance from run to run, unless there is only one run.
     const auto inner = static_cast<std::size_t>(each->inner_cut());
     bool is_one_run = !each->is_cut_twice();
     for (std::size_t i = 0; i < inner; ++i) is_one_run = is_one_run && each->tiles_along(i) == 1;
@@ -218,7 +275,17 @@ bool SlabKernel::fit(std::uint64_t vmem_bytes) {
       return false;
     }
   }
-  const std::int64_t room = static_cast<std::int64_t>(vmem_bytes / 512) - 256;
+  return true;
+}
+
+bool SlabKernel::take(std::int64_t slab, std::uint64_t vmem_bytes) {
+  slab_ = std::min(slab, extent_);
+  return has_descriptors() && rows_needed(slab_) <= room_of(vmem_bytes);
+}
+
+bool SlabKernel::fit(std::uint64_t vmem_bytes) {
+  if (!has_descriptors()) return false;
+  const std::int64_t room = room_of(vmem_bytes);
   slab_ = extent_;
   const std::int64_t whole = rows_needed(extent_);
   has_room_for_next_ = 2 * whole <= room;
@@ -257,26 +324,50 @@ bool SlabKernel::fit_slab(std::int64_t buffers, std::int64_t rows) {
   return best > 0;
 }
 
+double SlabKernel::granules() const {
+  const std::int64_t pieces = ceil_divide(outer_extent_, piece_);
+  double granules = 0;
+  for (const Placed* each : all()) {
+    const std::int64_t slabs = each->is_cut() ? extent_ / slab_ : 1;
+    const std::int64_t rest = each->is_cut() ? extent_ % slab_ : 0;
+    std::int64_t of_piece = slabs * each->granules(slab_tiles(*each, slab_));
+    if (rest > 0) of_piece += each->granules(slab_tiles(*each, rest));
+    granules += static_cast<double>(pieces * of_piece);
+  }
+  return granules;
+}
+
+bool SlabKernel::loads_packed() const {
+  return std::any_of(sources_.begin(), sources_.end(),
+                     [](const Placed& source) { return is_packed(source.array.shape); });
+}
+
+std::int64_t SlabKernel::buffers_of(const Placed& array) const {
+  if (!array.is_cut()) return 1;
+  return follow_each_other() ? 2 : slab_ < extent_ ? buffers_ : 1;
+}
+
+std::int64_t SlabKernel::allocated_rows() const {
+  std::int64_t rows = round_up(scratch_rows(slab_), std::int64_t{8});
+  for (const Placed* each : all()) {
+    const std::int64_t tiles = slab_tiles(*each, slab_);
+    rows += buffers_of(*each) * each->buffer_rows(tiles) + 8;
+    if (each->is_widened()) rows += 8 * each->tiles(tiles);
+  }
+  return rows;
+}
+
 void SlabKernel::allocate() {
-  bool loads_packed = false;
-  for (Placed& source : sources_) loads_packed |= is_packed(source.array.shape);
-  memory_ = std::make_unique<TileMemory>(builder_, loads_packed, is_packed(target_.array.shape));
-  load_flag_ = BlockPipeline::allocate_flags(builder_);
-  store_flag_ = BlockPipeline::allocate_flags(builder_);
+  site_.begin_stretch();
   const auto prepare = [&](Placed& each) {
     const std::int64_t tiles = slab_tiles(each, slab_);
-    const std::int64_t of_slabs = follow_each_other() ? 2 : slab_ < extent_ ? buffers_ : 1;
-    const std::int64_t buffers = each.is_cut() ? of_slabs : 1;
-    each.buffers =
-        builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * each.buffer_rows(tiles) + 8));
-    if (each.is_widened()) {
-      each.wide = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * each.tiles(tiles)));
-    }
+    each.buffers = site_.allocate(buffers_of(each) * each.buffer_rows(tiles) + 8);
+    if (each.is_widened()) each.wide = site_.allocate(8 * each.tiles(tiles));
   };
   for (Placed& source : sources_) prepare(source);
   prepare(target_);
   if (const std::int64_t rows = scratch_rows(slab_); rows > 0) {
-    mover_.use_scratch(builder_.allocate_vmem(static_cast<std::uint64_t>(rows)));
+    mover_.use_scratch(site_.allocate(rows));
   }
 }
 
@@ -317,11 +408,14 @@ BoxDma SlabKernel::dma_of(const Placed& array, bool loads, std::int64_t elements
 
 void SlabKernel::transfer(Placed& array, bool loads, Index slab, Index parity,
                           std::int64_t elements) {
-  const std::uint32_t flag = loads ? load_flag_ : store_flag_;
+  const std::uint32_t flag = loads ? site_.load_flag : site_.store_flag;
   Index offset;
   if (array.is_cut()) {
-    offset =
-        multiply(builder_, slab, slab_tiles(array, slab_) * array.distance(array.array.dimension));
+    const std::int64_t distance = array.distance(array.array.dimension);
+    const std::int64_t advance = array.array.advance.value_or(slab_);
+    const Index passed = multiply(builder_, slab, array.tiles_of(std::abs(advance)) * distance);
+    const std::int64_t first = array.tiles_of(array.array.begin) * distance;
+    offset = advance < 0 ? counted_back(builder_, first, passed) : passed.plus(first);
   }
   if (array.is_cut_twice()) {
     const std::int64_t tiles =
@@ -381,7 +475,7 @@ TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t eleme
   if (array.is_widened()) {
     tiles.region = array.wide;
   } else {
-    if (is_packed(array.array.shape)) tiles.packed = memory_.get();
+    if (is_packed(array.array.shape)) tiles.packed = site_.memory.get();
     tiles.region = array.buffers;
     if (array.is_cut()) tiles.begin = buffer_begin(array, parity);
   }
@@ -394,20 +488,20 @@ void SlabKernel::work(const SlabBody& body, Index parity, std::int64_t elements)
   for (const Placed& source : sources_) {
     sources.push_back(view(source, parity, elements));
     if (source.is_widened()) {
-      mover_.unpack(*memory_, source.buffers,
+      mover_.unpack(*site_.memory, source.buffers,
                     source.is_cut() ? buffer_begin(source, parity) : Index{}, sources.back());
     }
   }
   const TileArray target = view(target_, parity, elements);
   body(mover_, sources, target);
   if (target_.is_widened()) {
-    mover_.pack(*memory_, target, target_.buffers,
+    mover_.pack(*site_.memory, target, target_.buffers,
                 target_.is_cut() ? buffer_begin(target_, parity) : Index{});
   }
   builder_.new_block();
 }
 
-LoweredKernel SlabKernel::emit(const SlabBody& body) {
+void SlabKernel::emit(const SlabBody& body) {
   int last = target_.array.operand;
   for (int i = 0; i <= last; ++i) addresses_.push_back(builder_.operand(i));
   allocate();
@@ -427,7 +521,6 @@ LoweredKernel SlabKernel::emit(const SlabBody& body) {
     make_descriptors();
     emit_piece(body, {{}, pieces});
   }
-  return lowered_kernel(builder_);
 }
 
 /// Whether pieces are single slabs, of which the next one is fetched while one is worked on.
@@ -455,7 +548,7 @@ void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
     transfer(source, true, {}, {}, slab_);
     whole += source.granules(0);
   }
-  if (whole > 0) builder_.wait(load_flag_, whole);
+  if (whole > 0) builder_.wait(site_.load_flag, whole);
   const std::int64_t slabs = ceil_divide(extent_, slab_);
   run_pipeline(body, {slabs, extent_ % slab_ != 0, buffers_}, [](Index slab) { return slab; });
 }
@@ -464,13 +557,13 @@ void SlabKernel::emit_piece(const SlabBody& body, Index piece) {
 void SlabKernel::run_pipeline(const SlabBody& body, const BlockPipeline::Blocks& blocks,
                               const std::function<Index(Index block)>& slab_of) {
   BlockPipeline::Transfer load, store;
-  load.flag = load_flag_;
+  load.flag = site_.load_flag;
   load.is_straight = false;
   load.granules = [&](Index block) { return loaded(elements_of(slab_of(block))); };
   if (loaded(slab_) > 0) {
     load.start = [&](Index block, Index parity) { start_loads(slab_of(block), parity); };
   }
-  store.flag = store_flag_;
+  store.flag = site_.store_flag;
   store.granules = [&](Index block) {
     return target_.granules(slab_tiles(target_, elements_of(slab_of(block))));
   };
@@ -482,6 +575,38 @@ void SlabKernel::run_pipeline(const SlabBody& body, const BlockPipeline::Blocks&
     work(body, parity, elements_of(slab_of(block)));
   });
 }
+
+/// Stretches of slabs, one behind the other.
+class StretchedKernel {
+ public:
+  StretchedKernel(const std::string& name, const Target& chip) : site_(name, chip) {}
+
+  SlabKernel& add(const std::vector<SlabArray>& sources, const SlabArray& target,
+                  std::int64_t extent, const SlabBody& body, std::int64_t outer_extent,
+                  const ScratchRows& scratch) {
+    stretches_.emplace_back(site_, sources, target, extent, outer_extent, scratch);
+    bodies_.push_back(body);
+    return stretches_.back();
+  }
+
+  LoweredKernel emit() {
+    std::int64_t rows = 0;
+    bool loads_packed = false, stores_packed = false;
+    for (const SlabKernel& each : stretches_) {
+      rows = std::max(rows, each.rows());
+      loads_packed |= each.loads_packed();
+      stores_packed |= each.stores_packed();
+    }
+    site_.prepare(rows, loads_packed, stores_packed);
+    for (std::size_t i = 0; i < stretches_.size(); ++i) stretches_[i].emit(bodies_[i]);
+    return lowered_kernel(site_.builder);
+  }
+
+ private:
+  SlabSite site_;
+  std::deque<SlabKernel> stretches_;
+  std::vector<SlabBody> bodies_;
+};
 
 }  // namespace
 
@@ -496,10 +621,24 @@ std::optional<SlabPlan> plan_slabs(const std::string& name, const std::vector<Sl
                                    const SlabArray& target, std::int64_t extent,
                                    const SlabBody& body, const Target& chip,
                                    std::int64_t outer_extent, const ScratchRows& scratch) {
-  const auto kernel =
-      std::make_shared<SlabKernel>(name, sources, target, extent, outer_extent, chip, scratch);
-  if (!kernel->fit(chip.vmem_bytes)) return std::nullopt;
-  return SlabPlan{[kernel, body] { return kernel->emit(body); }, kernel->exposed()};
+  const auto kernel = std::make_shared<StretchedKernel>(name, chip);
+  SlabKernel& slabs = kernel->add(sources, target, extent, body, outer_extent, scratch);
+  if (!slabs.fit(chip.vmem_bytes)) return std::nullopt;
+  return SlabPlan{[kernel] { return kernel->emit(); }, slabs.exposed(), slabs.granules()};
+}
+
+std::optional<SlabPlan> plan_stretches(const std::string& name,
+                                       const std::vector<SlabStretch>& stretches,
+                                       const Target& chip) {
+  const auto kernel = std::make_shared<StretchedKernel>(name, chip);
+  double granules = 0, exposed = 0;
+  for (const SlabStretch& each : stretches) {
+    SlabKernel& slabs = kernel->add(each.sources, each.target, each.extent, each.body, 1, {});
+    if (!slabs.take(each.slab, chip.vmem_bytes)) return std::nullopt;
+    granules += slabs.granules();
+    exposed += slabs.granules() * slabs.exposed();
+  }
+  return SlabPlan{[kernel] { return kernel->emit(); }, exposed / granules, granules};
 }
 
 }  // namespace tpu::compiler

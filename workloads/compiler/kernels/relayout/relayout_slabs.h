@@ -24,6 +24,14 @@ struct SlabArray {
   /// numbers of rows for the same elements.
   std::int64_t of_index = 1;
   bool stays_packed = false;  ///< The body takes a packed array as it is.
+  /// Where the first slab begins, along the cut dimension: whole tiles.
+  std::int64_t begin = 0;
+  /// Elements that a slab of this array has beside those of `extent`; less than zero: that it has
+  /// not.
+  std::int64_t more = 0;
+  /// Elements from the begin of a slab to that of the next one, whole tiles; less than zero:
+  /// backwards. Nothing: those of a slab of `extent`.
+  std::optional<std::int64_t> advance = std::nullopt;
 };
 
 /// What happens to a slab of each source and of the result, in VMEM. Along the cut dimension they
@@ -40,13 +48,17 @@ struct SlabPlan {
   KernelPlan kernel;
   /// Of the time that the memory takes, what the work waits for.
   double exposed = 0;
+  double granules = 0;  ///< That pass between HBM and VMEM.
+
+  /// What the memory takes, and what the work waits for, as granules.
+  double waited() const { return granules * (1 + exposed); }
 };
 
 /// Of several plans the first of those that wait least.
 class BestSlabs {
  public:
   void offer(std::optional<SlabPlan> plan) {
-    if (plan && (!best_ || plan->exposed < best_->exposed)) best_ = std::move(plan);
+    if (plan && (!best_ || plan->waited() < best_->waited())) best_ = std::move(plan);
   }
   const std::optional<SlabPlan>& best() const { return best_; }
 
@@ -63,6 +75,20 @@ std::optional<SlabPlan> plan_slabs(const std::string& name, const std::vector<Sl
                                    const SlabArray& target, std::int64_t extent,
                                    const SlabBody& body, const Target& chip,
                                    std::int64_t outer_extent = 1, const ScratchRows& scratch = {});
+
+/// Slabs of the result that are made alike: each array's slab follows that of the one before.
+struct SlabStretch {
+  std::vector<SlabArray> sources;
+  SlabArray target;
+  std::int64_t extent = 1;  ///< Of the cut dimension.
+  std::int64_t slab = 1;    ///< Of each but the last.
+  SlabBody body;
+};
+
+/// A kernel of several stretches, one behind the other. Nothing where the slabs of one do not fit.
+std::optional<SlabPlan> plan_stretches(const std::string& name,
+                                       const std::vector<SlabStretch>& stretches,
+                                       const Target& chip);
 
 /// Extents as tiles lie in memory: rank 0 and 1 as rows of 128 lanes.
 std::vector<std::int64_t> tiled_extents(const hlo::Shape& shape);

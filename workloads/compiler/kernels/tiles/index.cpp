@@ -16,6 +16,11 @@ Index add(KernelBuilder& builder, Index a, Index b) {
   return {builder.add(a.reg, b.reg), a.offset + b.offset};
 }
 
+Index counted_back(KernelBuilder& builder, std::int64_t from, Index index) {
+  if (index.is_constant()) return {{}, from - index.offset};
+  return {builder.sub(from, to_operand(builder, index)), 0};
+}
+
 Index multiply(KernelBuilder& builder, Index a, std::int64_t factor) {
   if (factor == 0) return {};
   if (a.is_constant() || factor == 1) return {a.reg, a.offset * factor};

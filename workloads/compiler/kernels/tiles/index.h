@@ -19,6 +19,8 @@ struct Index {
 /// Arithmetic on indices; constants are folded.
 ScalarOperand to_operand(KernelBuilder& builder, Index index);
 Index add(KernelBuilder& builder, Index a, Index b);
+/// `from` less the index.
+Index counted_back(KernelBuilder& builder, std::int64_t from, Index index);
 Index multiply(KernelBuilder& builder, Index a, std::int64_t factor);
 Index divide_by_power_of_two(KernelBuilder& builder, Index a, int bits);
 Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits);

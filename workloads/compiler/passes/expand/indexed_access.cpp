@@ -13,6 +13,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/indexed_rows.h"
+#include "workloads/compiler/passes/expand/window_shifts.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
 
@@ -88,6 +89,10 @@ class IndexedAccess {
  private:
   void visit(Id id);
   void visit_gather(Id id);
+  Extents own_picks(const HloInstruction& gather) const;
+  Id start_of(const HloInstruction& gather, const Extents& extents, std::int64_t dimension);
+  bool cut_windows(const HloInstruction& gather, Id array, const Extents& extents,
+                   const Extents& windows, double otherwise);
   Id in_result_order(const HloInstruction& gather, Id result, const Roles& roles,
                      const Extents& extents, const Extents& pick_extents);
   void visit_scatter(Id id);
@@ -222,6 +227,96 @@ Id IndexedAccess::in_result_order(const HloInstruction& gather, Id result, const
   return edit_.reshape(edit_.transpose(result, permutation), gather.shape.dimensions);
 }
 
+/// The extents of a gather's indices but for their vectors: batches first.
+Extents IndexedAccess::own_picks(const HloInstruction& gather) const {
+  const hlo::GatherDimensions& dims = gather.gather;
+  const Extents index_extents = edit_.dimensions(gather.operands[1]);
+  Extents picks;
+  for (std::int64_t d : dims.start_indices_batching_dims) {
+    picks.push_back(index_extents[static_cast<std::size_t>(d)]);
+  }
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
+    if (d == dims.index_vector_dim || contains(dims.start_indices_batching_dims, d)) continue;
+    picks.push_back(index_extents[static_cast<std::size_t>(d)]);
+  }
+  return picks;
+}
+
+/// Where the slices of a gather begin along a dimension, for each of its own picks.
+Id IndexedAccess::start_of(const HloInstruction& gather, const Extents& extents,
+                           std::int64_t dimension) {
+  const hlo::GatherDimensions& dims = gather.gather;
+  const auto at_d = static_cast<std::size_t>(dimension);
+  const Id number =
+      component(gather.operands[1], dims.index_vector_dim,
+                place_in(dims.start_index_map, dimension), dims.start_indices_batching_dims);
+  return rows_.clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
+}
+
+/// A gather of windows by halves of their places (window_shifts.h), single elements along other
+/// dimensions first; false where that takes more cycles than `otherwise`.
+bool IndexedAccess::cut_windows(const HloInstruction& gather, Id array, const Extents& extents,
+                                const Extents& windows, double otherwise) {
+  const hlo::GatherDimensions& dims = gather.gather;
+  const Extents picks = own_picks(gather);
+  Extents singles;
+  for (std::int64_t d : dims.start_index_map) {
+    const auto at_d = static_cast<std::size_t>(d);
+    if (dims.slice_sizes[at_d] < extents[at_d] && !contains(windows, d)) singles.push_back(d);
+  }
+  std::sort(singles.begin(), singles.end());
+  Roles roles;
+  roles.sort(extents, dims.operand_batching_dims, singles);
+  const std::int64_t count = roles.set_picks(picks);
+  // [batches, outer, the batches' picks, inner].
+  const std::size_t batches = roles.batching.size(), own = picks.size() - batches;
+  Extents stages =
+      joined({roles.view.batches, roles.view.outers, roles.view.picks, roles.view.inners});
+  Extents places(picks.size());
+  std::iota(places.begin(), places.end(), 0);
+  for (std::size_t i = batches; i < places.size(); ++i) {
+    places[i] += static_cast<std::int64_t>(roles.outer.size());
+  }
+  const auto place_of = [&](std::int64_t d) {
+    return contains(roles.outer, d)
+               ? static_cast<std::int64_t>(batches) + place_in(roles.outer, d)
+               : static_cast<std::int64_t>(batches + roles.outer.size() + own) +
+                     place_in(roles.inner, d);
+  };
+  std::vector<WindowShifts::Window> all;
+  for (std::int64_t d : windows) {
+    all.push_back({place_of(d), dims.slice_sizes[static_cast<std::size_t>(d)], -1});
+  }
+  WindowShifts shifts(edit_, target_);
+  double cycles = shifts.cut_cycles(stages, all);
+  const bool is_word = hlo::byte_size(gather.shape.type) == 4;
+  if (!singles.empty()) cycles += rows_.pick_cycles(roles.view, count, false, is_word);
+  if (cycles >= otherwise) return false;
+  Id result = edit_.transpose(array, roles.view.order);
+  if (singles.empty()) {
+    for (std::size_t i = 0; i < own; ++i) {
+      stages[batches + roles.outer.size() + i] = 1;
+    }
+  } else {
+    std::vector<Id> components;
+    Extents indexed_extents;
+    for (std::int64_t d : roles.indexed) {
+      components.push_back(start_of(gather, extents, d));
+      indexed_extents.push_back(extents[static_cast<std::size_t>(d)]);
+    }
+    result = rows_.pick(result, roles.view, linear(components, indexed_extents), count, false);
+  }
+  result = edit_.reshape(result, stages);
+  Extents made = extents;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    all[i].start = start_of(gather, extents, windows[i]);
+    made[static_cast<std::size_t>(windows[i])] = all[i].size;
+  }
+  result = shifts.cut(result, all, places);
+  edit_.finish(in_result_order(gather, result, roles, made, picks));
+  return true;
+}
+
 void IndexedAccess::visit_gather(Id id) {
   const HloInstruction gather = at(id);
   const hlo::GatherDimensions& dims = gather.gather;
@@ -251,15 +346,7 @@ void IndexedAccess::visit_gather(Id id) {
   roles.sort(extents, dims.operand_batching_dims, indexed);
 
   // The picks: indices' own dimensions, then a dimension for each slice of more than one.
-  Extents pick_extents, expanded;
-  const Extents index_extents = edit_.dimensions(indices);
-  for (std::int64_t d : dims.start_indices_batching_dims) {
-    pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
-  }
-  for (std::int64_t d = 0; d < static_cast<std::int64_t>(index_extents.size()); ++d) {
-    if (d == dims.index_vector_dim || contains(dims.start_indices_batching_dims, d)) continue;
-    pick_extents.push_back(index_extents[static_cast<std::size_t>(d)]);
-  }
+  Extents pick_extents = own_picks(gather), expanded;
   const std::size_t own = pick_extents.size();
   for (std::int64_t d : roles.indexed) {
     const std::int64_t size = dims.slice_sizes[static_cast<std::size_t>(d)];
@@ -271,12 +358,16 @@ void IndexedAccess::visit_gather(Id id) {
   std::iota(own_places.begin(), own_places.end(), 0);
   std::vector<Id> components;
   Extents indexed_extents;
+  const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
+  const bool is_word = hlo::byte_size(gather.shape.type) == 4;
+  if (!expanded.empty() &&
+      cut_windows(gather, array, extents, expanded,
+                  rows_.pick_cycles(roles.view, product(pick_extents), is_matrix, is_word))) {
+    return;
+  }
   for (std::int64_t d : roles.indexed) {
     const auto at_d = static_cast<std::size_t>(d);
-    const std::int64_t k = place_in(dims.start_index_map, d);
-    Id number = component(indices, dims.index_vector_dim, k, dims.start_indices_batching_dims);
-    number = rows_.clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
-    number = edit_.broadcast(number, pick_extents, own_places);
+    Id number = edit_.broadcast(start_of(gather, extents, d), pick_extents, own_places);
     if (dims.slice_sizes[at_d] > 1) {
       const auto place = static_cast<std::int64_t>(own) + place_in(expanded, d);
       number =
@@ -295,7 +386,6 @@ void IndexedAccess::visit_gather(Id id) {
         edit_.reshape(result, {roles.view.batch, roles.view.outer, roles.view.inner}), box,
         {0, 1, 3});
   } else {
-    const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
     result = rows_.pick(result, roles.view, linear(components, indexed_extents), picks, is_matrix);
   }
   edit_.finish(in_result_order(gather, result, roles, extents, pick_extents));

@@ -160,14 +160,30 @@ Id IndexedRows::clamp(Id value, std::int64_t last) {
                       edit_.splat(ElementType::kS32, extents, static_cast<double>(last)));
 }
 
+namespace {
+
+/// Without a selection.
+double table_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix, bool is_single,
+                    const Target& target) {
+  return is_single ? lane_cycles(view, picks, target)
+                   : cycles_by_rows(gathered_rows_cycles, view, picks, is_matrix, target);
+}
+
+}  // namespace
+
+double IndexedRows::pick_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix,
+                                bool is_word) const {
+  const bool is_single = view.outer * view.inner == 1 && is_word;
+  return std::min(selection_cycles(view, picks),
+                  table_cycles(view, picks, is_matrix, is_single, target_));
+}
+
 Id IndexedRows::pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks,
                      bool is_matrix) {
   const bool is_short = is_short_table(view.indexed, view.outer * view.inner, kCopiedRowCycles);
   const bool is_single =
       view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4;
-  const double rows = is_single
-                          ? lane_cycles(view, picks, target_)
-                          : cycles_by_rows(gathered_rows_cycles, view, picks, is_matrix, target_);
+  const double rows = table_cycles(view, picks, is_matrix, is_single, target_);
   if (is_short || selection_cycles(view, picks) <= rows) {
     return pick_by_selection(array, view, numbers);
   }

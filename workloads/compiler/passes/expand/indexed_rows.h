@@ -50,6 +50,9 @@ class IndexedRows {
 
   Id clamp(Id value, std::int64_t last);
 
+  /// Cycles of pick(), by the way that it takes; `is_word`: elements of 32 bits.
+  double pick_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix,
+                     bool is_word) const;
   /// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner], the
   /// latter in that order but with any extents.
   Id pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks, bool is_matrix);

@@ -11,6 +11,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
+#include "workloads/compiler/passes/expand/window_forms.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
@@ -61,6 +62,7 @@ class Scans {
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
   void visit(Id id);
   bool has_kernel(const HloInstruction& instruction) const;
+  bool has_parts(const HloInstruction& reduction) const;
   bool is_short(const HloInstruction& instruction) const;
   void visit_reduce_window(Id id);
   void visit_select_and_scatter(Id id);
@@ -482,14 +484,28 @@ Id Scans::shared(Id shares, const Chosen& chosen) {
   return shares;
 }
 
-/// What rewrite_windows writes in other terms: a few places, one floating array, one operation.
+/// Along the only dimension of a window.
+bool Scans::has_parts(const HloInstruction& reduction) const {
+  const HloOpcode operation = combining_operation(module_.computation(reduction.called.at(0)));
+  bool has = false;
+  for (std::size_t d = 0; d < reduction.window.size(); ++d) {
+    if (is_trivial(reduction.window[d])) continue;
+    if (has || !are_parts(reduction, d, operation)) return false;
+    has = true;
+  }
+  return has;
+}
+
+/// What rewrite_windows writes in other terms: a few places or parts side by side, one floating
+/// array, one operation.
 bool Scans::is_short(const HloInstruction& instruction) const {
   const bool is_reduction = instruction.opcode == HloOpcode::kReduceWindow;
   if (instruction.shape.is_tuple() || !is_float(instruction.shape.type)) return false;
   std::int64_t places = 1;
   for (const WindowDimension& w : instruction.window) places *= w.size;
   const hlo::Computation& body = module_.computation(instruction.called.at(0));
-  if (places > kShortPlaces || combining_operation(body) == HloOpcode::kCount) return false;
+  const bool has_few = places <= kShortPlaces || (is_reduction && has_parts(instruction));
+  if (!has_few || combining_operation(body) == HloOpcode::kCount) return false;
   if (is_reduction) {
     const Extents extents = edit_.dimensions(instruction.operands[0]);
     for (std::size_t d = 0; d < extents.size(); ++d) {
@@ -505,7 +521,7 @@ void Scans::visit(Id id) {
   const HloOpcode opcode = at(id).opcode;
   if (opcode != HloOpcode::kReduceWindow && opcode != HloOpcode::kSelectAndScatter) return;
   const bool is_reduction = opcode == HloOpcode::kReduceWindow;
-  const bool is_row = is_reduction && is_long_row(at(id).window);
+  const bool is_row = is_reduction && is_long_row(at(id).window) && !has_parts(at(id));
   if (!is_row && (is_short(at(id)) || has_kernel(at(id)))) return;
   if (is_reduction) return visit_reduce_window(id);
   visit_select_and_scatter(id);

@@ -26,6 +26,15 @@ using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::WindowDimension;
 
+bool are_parts(const HloInstruction& pooling, std::size_t dimension, HloOpcode operation) {
+  // Fewer are as many slices.
+  constexpr std::int64_t kFewest = 4;
+  const hlo::WindowDimension& w = pooling.window[dimension];
+  return w.stride == w.size && w.window_dilation == 1 && w.base_dilation == 1 &&
+         w.size >= kFewest && dimension + 1 < pooling.window.size() &&
+         operation != HloOpcode::kMultiply;
+}
+
 namespace {
 
 using Id = GraphEditor::Id;
@@ -36,12 +45,14 @@ constexpr std::int64_t kMostPositions = 64;
 /// Dimensions that a pooling kernel wants: two of windows, two of tiles.
 constexpr std::size_t kKernelRank = 4;
 
-/// Positions of a window: the most along a dimension, and all.
-std::pair<std::int64_t, std::int64_t> positions_of(const std::vector<WindowDimension>& window) {
+/// Positions of a window: the most along a dimension, parts apart, and all.
+std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling,
+                                                   HloOpcode operation) {
   std::int64_t most = 1, all = 1;
-  for (const WindowDimension& w : window) {
-    most = std::max(most, w.size);
-    all *= w.size;
+  for (std::size_t d = 0; d < pooling.window.size(); ++d) {
+    const std::int64_t size = pooling.window[d].size;
+    if (!are_parts(pooling, d, operation)) most = std::max(most, size);
+    all *= size;
   }
   return {most, all};
 }
@@ -161,6 +172,8 @@ class WindowForms {
   bool is_faster_shifted(const HloInstruction& pooling) const;
   bool rows_fit(const HloInstruction& pooling) const;
   void reduce_in_steps(const HloInstruction& pooling, HloOpcode operation, double initial);
+  Id reduce_parts(Id value, std::size_t dimension, const WindowDimension& w, std::int64_t results,
+                  HloOpcode operation, double initial);
   Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
                      std::int64_t results, HloOpcode operation, double initial);
   Id scatter(const HloInstruction& pooling, bool first_of_equal);
@@ -202,6 +215,17 @@ Id WindowForms::in_four_dimensions(HloInstruction pooling) {
   }
   pooling.shape = hlo::array_shape(shape.type, four.merged(shape.dimensions));
   return edit_.reshape(edit_.append_instruction(std::move(pooling)), shape.dimensions);
+}
+
+/// Windows side by side along a dimension: what each has is reduced.
+Id WindowForms::reduce_parts(Id value, std::size_t dimension, const WindowDimension& w,
+                             std::int64_t results, HloOpcode operation, double initial) {
+  const auto d = static_cast<std::int64_t>(dimension);
+  value = edit_.take(value, d, -w.padding_low, results * w.size, 1, initial);
+  Extents extents = edit_.dimensions(value);
+  extents[dimension] = results;
+  extents.insert(extents.begin() + d + 1, w.size);
+  return edit_.reduce(edit_.reshape(value, extents), operation, {d + 1}, initial);
 }
 
 /// All positions of a window over one dimension.
@@ -247,6 +271,13 @@ bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
   constexpr double kSurely = 2;
   const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
   if (!images_.empty() || image.rank() < 2) return false;
+  // A reduction along one dimension lies as it likes.
+  const Extents dimensions = dimensions_of(pooling.window);
+  const HloOpcode operation = combining_operation(module_.computation(pooling.called.at(0)));
+  if (dimensions.size() == 1 &&
+      are_parts(pooling, static_cast<std::size_t>(dimensions[0]), operation)) {
+    return true;
+  }
   HloInstruction kernel = pooling;
   Extents extents = image.dimensions;
   if (!has_kernel_window(pooling.window)) {
@@ -293,8 +324,11 @@ Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initi
     }
     if (is_trivial(pooling.window[d])) continue;
     if (widens) pooling.operands[0] = edit_.convert(pooling.operands[0], ElementType::kF32);
-    pooling.operands[0] =
-        combine_shifted(pooling.operands[0], d, pooling.window[d], results[d], operation, initial);
+    const bool is_reduced = are_parts(pooling, d, operation);
+    pooling.operands[0] = is_reduced ? reduce_parts(pooling.operands[0], d, pooling.window[d],
+                                                    results[d], operation, initial)
+                                     : combine_shifted(pooling.operands[0], d, pooling.window[d],
+                                                       results[d], operation, initial);
     pooling.window[d] = {};
   }
   Id value = pooling.operands[0];
@@ -640,7 +674,7 @@ void WindowForms::visit(Id id) {
     return edit_.finish(pooling.operands[0]);
   }
   if (visit_without_ones(pooling) || visit_before_transpose(pooling)) return;
-  const auto [most, all] = positions_of(pooling.window);
+  const auto [most, all] = positions_of(pooling, operation);
   if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
     const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&

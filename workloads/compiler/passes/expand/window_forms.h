@@ -5,6 +5,10 @@
 
 namespace tpu::compiler {
 
+/// Whether windows stand side by side along a dimension that is not the minor one: its parts are
+/// reduced then, whatever their size.
+bool are_parts(const hlo::HloInstruction& pooling, std::size_t dimension, hlo::HloOpcode operation);
+
 /// Pass: reduce-windows and select-and-scatters that no pooling kernel takes are written in terms
 /// of others and of elementwise operations.
 ///

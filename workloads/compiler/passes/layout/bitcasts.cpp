@@ -32,7 +32,7 @@ Rows rows_of(const Shape& shape) {
   const std::vector<std::int64_t> extents = physical_extents(shape);
   if (extents.empty()) return {1, 0, 1};  // Not comparable with arrays of higher rank.
   if (extents.size() == 1) {
-    if (extents[0] % 1024 == 0) return {1, extents[0] / 128, 128};
+    if (extents[0] % 128 == 0) return {1, extents[0] / 128, 128};
     return {0, 0, extents[0]};
   }
   Rows rows;

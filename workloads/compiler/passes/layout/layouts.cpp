@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <numeric>
 
 #include "sim/base/ceil_divide.h"
@@ -125,6 +126,7 @@ class LayoutAssignment {
   std::vector<std::vector<InstructionId>> users_;
   ConvolutionSides sides_;
   std::vector<Order> orders_;
+  std::map<std::pair<InstructionId, Order>, InstructionId> copies_;  ///< Of values, by order.
   std::deque<InstructionId> work_;
 };
 
@@ -276,6 +278,9 @@ InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) 
   const bool is_spread =
       at(id).opcode == HloOpcode::kIota ||
       (at(id).opcode == HloOpcode::kBroadcast && at(at(id).operands[0]).shape.rank() < 2);
+  const Order order(layout.minor_to_major.rbegin(), layout.minor_to_major.rend());
+  const auto known = copies_.find({id, order});
+  if (known != copies_.end()) return known->second;
   HloInstruction copy;
   if (is_spread) {
     copy = at(id);
@@ -287,9 +292,10 @@ InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) 
   }
   copy.name = at(id).name + ".relayout";
   copy.shape.layout = layout;
-  const Order order(layout.minor_to_major.rbegin(), layout.minor_to_major.rend());
   orders_.push_back(order);
-  return append(computation_, std::move(copy));
+  const InstructionId made = append(computation_, std::move(copy));
+  if (!is_spread) copies_[{id, order}] = made;
+  return made;
 }
 
 /// Two orders may meet at an operation: the operand that differs is copied.
