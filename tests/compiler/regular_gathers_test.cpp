@@ -108,6 +108,18 @@ ENTRY main {
             0U);
 }
 
+/// What stands between rows that are far apart is not read: 100,000 rows would not fit VMEM.
+TEST(RegularGathers, FewDistantRowsAreTakenOneByOne) {
+  EXPECT_EQ(left_of(R"(HloModule m
+ENTRY main {
+  x = f32[100000,10] parameter(0)
+  indices = s32[3] constant({89999,49999,9999})
+  ROOT y = f32[3,10] gather(x, indices), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,10}
+}
+)"),
+            0U);
+}
+
 /// Indices [count, length]: those of frame i from 2 + hop * i on.
 std::string frames_text(int count, int length, int hop) {
   const std::string i = std::to_string(count), j = std::to_string(length);

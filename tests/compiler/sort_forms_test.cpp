@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/machine.h"
+#include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
@@ -160,6 +161,25 @@ TEST(SortForms, SeveralKeysInAnyOrderOfComparisons) {
       "is_stable=true, to_apply=order\n}\n");
 }
 
+/// With so many MiB of VMEM.
+void check_in_small_vmem(const std::string& text, std::uint32_t vmem_mib) {
+  GraphCase graph = case_of(hlo::read_hlo_text("sort.hlo", text), 5);
+  graph.machine.core.vmem_mib = vmem_mib;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
+/// A MiB is 2^18 words. What does not fit is sorted in lane tiles of 2^17, 2^16 or fewer elements,
+/// which are merged through HBM: two, four, eight of one sequence, and those of several.
+TEST(SortForms, WhatDoesNotFitVmemIsMergedThroughHbm) {
+  check_in_small_vmem(plain("s32", {1 << 18}, 0, "LT"), 1);
+  check_in_small_vmem(plain("s32", {(1 << 18) + 1}, 0, "LT"), 1);
+  check_in_small_vmem(special_numbers({150000}, 0, "GT", false), 1);
+  check_in_small_vmem(special_numbers({300000}, 0, "LT", true), 1);
+  check_in_small_vmem(with_payloads("u32", "f32", {3, 140000}, 1, "GT"), 1);
+  check_in_small_vmem(with_payloads("s32", "f32", {70000, 5}, 0, "LT"), 1);
+}
+
 hlo::Computation comparator(const std::string& body) {
   const hlo::Module module = hlo::read_hlo_text(
       "c", "HloModule c\norder {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n" + body +
@@ -185,25 +205,58 @@ TEST(SortForms, WhatIsNoOrderOfSingleElementsHasNoTerms) {
       comparator("  n = f32[] negate(b)\n  ROOT r = pred[] compare(a, n), direction=LT\n")));
 }
 
-/// Every stage of the network once, in its order, whatever stands in registers together.
-TEST(SortForms, PassesTakeTheStagesOfTheNetworkInOrder) {
-  for (int bits = 3; bits <= 17; ++bits) {
-    for (int most = 1; most <= 4; ++most) {
-      std::vector<int> compared;
-      for (const SortPass& pass : compiler::sort_passes(bits, std::max(0, bits - 5), most, bits)) {
-        EXPECT_LE(pass.count, most);
-        for (const SortStep& step : pass.steps) {
-          if (step.kind == SortStep::Kind::kComplement) continue;
-          compared.push_back(step.bit);
-          EXPECT_GE(step.bit, pass.low);
-          EXPECT_LT(step.bit, pass.low + pass.count);
+/// Bits of positions that are compared, in the numbers that they have at the beginning.
+std::vector<int> compared_bits(const compiler::SortNetwork& network, std::vector<int>* turned) {
+  std::vector<int> compared;
+  for (const compiler::SortRound& round : compiler::sort_rounds(network)) {
+    bool is_turned = false;
+    for (const SortPass& pass : round.passes) {
+      EXPECT_LE(pass.count, network.most);
+      is_turned = is_turned != pass.turns;
+      for (const SortStep& step : pass.steps) {
+        if (step.kind == SortStep::Kind::kComplement) continue;
+        EXPECT_GE(step.bit, pass.low);
+        EXPECT_LT(step.bit, pass.low + pass.count);
+        int bit = step.bit;
+        if (round.tile_bits > 0) {
+          EXPECT_GE(bit, round.part_bits);
+          bit += network.column_bits() - round.part_bits;
+        } else if (is_turned) {
+          bit -= network.register_bits;
+          bit = network.register_bits + 3 + (bit >= 0 ? bit : step.bit + 3);
+          turned->push_back(bit);
         }
+        compared.push_back(bit);
       }
-      std::vector<int> wanted;
-      for (int phase = 1; phase <= bits; ++phase) {
-        for (int bit = phase; bit-- > 0;) wanted.push_back(bit);
+    }
+    EXPECT_FALSE(is_turned);
+  }
+  return compared;
+}
+
+/// Every stage of the network once, in its order, whatever stands in registers together, in the
+/// lanes or in lane tiles.
+TEST(SortForms, PassesTakeTheStagesOfTheNetworkInOrder) {
+  for (const bool may_turn : {false, true}) {
+    for (int bits = 3; bits <= 20; ++bits) {
+      for (int most = 1; most <= 4; ++most) {
+        compiler::SortNetwork network;
+        network.register_bits = std::max(0, bits - 14);
+        network.lane_bits = std::min(7, bits - network.register_bits - 3);
+        if (may_turn && network.register_bits < 4) continue;
+        network.tile_bits = bits - network.column_bits();
+        network.part_bits = network.tile_bits > 0 ? 2 : 0;
+        network.kept = bits;
+        network.most = most;
+        network.may_turn = may_turn;
+        std::vector<int> wanted, turned;
+        for (int phase = 1; phase <= bits; ++phase) {
+          for (int bit = phase; bit-- > 0;) wanted.push_back(bit);
+        }
+        EXPECT_EQ(compared_bits(network, &turned), wanted) << bits << " " << most;
+        EXPECT_EQ(turned.empty(), !may_turn);
+        for (const int bit : turned) EXPECT_GE(bit, network.register_bits + 3);
       }
-      EXPECT_EQ(compared, wanted) << bits << " " << most;
     }
   }
 }
@@ -238,7 +291,14 @@ TEST(SortForms, TheFirstElementsAreThoseOfTheSort) {
 TEST(SortForms, KeptElementsAreComparedInFewerRegisters) {
   for (int kept = 1; kept < 6; ++kept) {
     std::vector<int> compared;
-    for (const SortPass& pass : compiler::sort_passes(12, 8, 3, kept)) {
+    compiler::SortNetwork network;
+    network.register_bits = 8;
+    network.lane_bits = 1;
+    network.kept = kept;
+    network.most = 3;
+    const std::vector<compiler::SortRound> rounds = compiler::sort_rounds(network);
+    ASSERT_EQ(rounds.size(), 1U);
+    for (const SortPass& pass : rounds[0].passes) {
       for (const SortStep& step : pass.steps) {
         if (step.kind == SortStep::Kind::kComplement) continue;
         compared.push_back(step.bit);
@@ -282,6 +342,114 @@ TEST(SortForms, ASortTakesAsLongAsItsStages) {
       EXPECT_LT(found, 1.6 * least + traffic + 1500) << machine.name << " " << rows;
       EXPECT_NEAR(found / compiler::sort_cycles(form, target), 1, 0.1) << machine.name << rows;
     }
+  }
+}
+
+/// Cycles of the sorts of a program.
+double cycles_of_sorts(const hlo::Module& module, const MachineParams& machine) {
+  const isa::Program program = compiler::compile(module, target_of(machine, 1));
+  RunOptions options;
+  options.cores = {0};
+  const RunResult result = Machine(machine, program).run(options);
+  double cycles = 0;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    if (program.ops[i].category == "sort") {
+      cycles += static_cast<double>(result.cores.at(0).ops[i].cycles);
+    }
+  }
+  return cycles;
+}
+
+/// Lane tiles of one sequence: each phase between them brings all words to VMEM and back twice, for
+/// the stages between lane tiles and for those within. Seven bits of lanes are compared on the
+/// transposes, of which each register enters the unit once in eight cycles.
+TEST(SortForms, LaneTilesOfASequenceAreMergedAtTheRateOfTheirStages) {
+  MachineParams machine;
+  machine.core.vmem_mib = 1;
+  const compiler::Target target = target_of(machine, 1);
+  for (const std::int64_t columns : {256, 512}) {
+    compiler::SortForm form;
+    form.rows = (std::int64_t{1} << 19) / columns;
+    form.lanes = form.columns = columns;
+    const std::int64_t lane_tiles = columns / 128;
+    EXPECT_EQ(form.tile_bits(), lane_tiles == 2 ? 1 : 2);
+    EXPECT_EQ(compiler::sort_blocks(form, target).buffers, lane_tiles == 2 ? 1 : 2);
+    const auto registers = static_cast<double>(lane_tiles * form.registers());
+    EXPECT_EQ(registers, 512);
+    // Of 19 bits: the first 16 or 15 phases of each lane tile turn their lanes from two bits on.
+    const double turned_phases = 6 + form.tile_bits();
+    const double turns = 2 * 8 * turned_phases, traffic = 2 * 4096 / target.hbm_bytes_per_cycle;
+    const double least = 0.75 * static_cast<double>(form.stages()) + turns;
+    const double all = least + (1 + 2 * form.tile_bits()) * traffic;
+    EXPECT_GT(compiler::sort_cycles(form, target), registers * all);
+    EXPECT_LT(compiler::sort_cycles(form, target), 1.5 * registers * all);
+  }
+  const hlo::Module module = hlo::read_hlo_text("s", plain("s32", {(1 << 18) + 1}, 0, "LT"));
+  double best = 1e12;
+  for (const std::int64_t columns : {256, 512, 1024}) {
+    compiler::SortForm form;
+    form.rows = (std::int64_t{1} << 19) / columns;
+    form.lanes = form.columns = columns;
+    if (compiler::sort_blocks(form, target).width == 0) continue;
+    best = std::min(best, compiler::sort_cycles(form, target));
+  }
+  EXPECT_NEAR(cycles_of_sorts(module, machine) / best, 1, 0.15);
+}
+
+/// A sort whose places say where the elements of another array go.
+std::string scattered_by_sort(const std::vector<std::int64_t>& extents, std::int64_t sorted,
+                              std::int64_t scattered, const std::string& type,
+                              const std::string& combined) {
+  const std::string e = extents_text(extents), d = std::to_string(sorted);
+  const std::string n = std::to_string(scattered);
+  std::vector<std::int64_t> with_number = extents;
+  with_number.push_back(1);
+  std::string batching;
+  if (extents.size() == 2) {
+    const std::string other = std::to_string(1 - scattered);
+    batching =
+        ", input_batching_dims={" + other + "}, scatter_indices_batching_dims={" + other + "}";
+  }
+  return "HloModule s\norder {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  c = u32[] "
+         "parameter(2)\n  d = u32[] parameter(3)\n  ROOT r = pred[] compare(a, b), "
+         "direction=LT\n}\ncombined {\n  a = " +
+         type + "[] parameter(0)\n  b = " + type + "[] parameter(1)\n  ROOT r = " + type + "[] " +
+         combined + "(a, b)\n}\nENTRY main {\n  x = f32" + e + " parameter(0)\n  y = " + type + e +
+         " parameter(1)\n  z = " + type + e + " parameter(2)\n  i = u32" + e +
+         " iota(), iota_dimension=" + d + "\n  s = (f32" + e + ", u32" + e +
+         ") sort(x, i), dimensions={" + d + "}, is_stable=true, to_apply=order\n  k = f32" + e +
+         " get-tuple-element(s), index=0\n  p = u32" + e +
+         " get-tuple-element(s), index=1\n  q = u32" + extents_text(with_number) +
+         " reshape(p)\n  g = " + type + e +
+         " scatter(z, q, y), update_window_dims={}, inserted_window_dims={" + n +
+         "}, scatter_dims_to_operand_dims={" + n + "}" + batching +
+         ", index_vector_dim=" + std::to_string(extents.size()) +
+         ", to_apply=combined\n  ROOT t = (f32" + e + ", " + type + e + ") tuple(k, g)\n}\n";
+}
+
+/// The gradient of a sort: by elements it would take eight cycles each.
+TEST(SortForms, WhatIsScatteredToThePlacesOfASortIsSortedByThem) {
+  check_hlo(scattered_by_sort({40, 900}, 1, 1, "f32", "add"));
+  check_hlo(scattered_by_sort({900, 40}, 0, 0, "f32", "maximum"));
+  check_hlo(scattered_by_sort({5000}, 0, 0, "f32", "add"));
+  check_hlo(scattered_by_sort({700}, 0, 0, "s32", "multiply"));
+  // Along another dimension than the sort's they are no permutations.
+  check_hlo(scattered_by_sort({150, 150}, 0, 1, "f32", "add"));
+  const MachineParams machine;
+  for (const auto& extents : {std::vector<std::int64_t>{40, 900}, {36000}}) {
+    const std::int64_t along = static_cast<std::int64_t>(extents.size()) - 1;
+    const hlo::Module module =
+        hlo::read_hlo_text("s", scattered_by_sort(extents, along, along, "f32", "add"));
+    const isa::Program program = compiler::compile(module, target_of(machine, 1));
+    std::size_t sorts = 0;
+    for (const isa::OpInfo& op : program.ops) {
+      sorts += op.category == "sort" ? 1 : 0;
+      EXPECT_NE(op.category, "scatter");
+    }
+    EXPECT_EQ(sorts, 2U);
+    RunOptions options;
+    options.cores = {0};
+    EXPECT_LT(static_cast<double>(Machine(machine, program).run(options).cycles), 8 * 36000);
   }
 }
 

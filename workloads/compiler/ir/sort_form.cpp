@@ -69,11 +69,6 @@ InstructionId add_combination(Computation& made, HloOpcode opcode, InstructionId
   return logic.id;
 }
 
-std::int64_t sorted_block_bytes(const SortForm& form, std::int64_t lane_tiles,
-                                std::int64_t buffers) {
-  return 2 * buffers * form.words * lane_tiles * form.registers() * 4096;
-}
-
 }  // namespace
 
 std::int64_t SortForm::registers() const { return round_up_to_power_of_two(ceil_divide(rows, 8)); }
@@ -88,6 +83,20 @@ int SortForm::kept_bits() const {
 std::int64_t SortForm::stages() const {
   const std::int64_t bits = ceil_log2(8 * registers() * columns);
   return bits * (bits + 1) / 2;
+}
+
+int SortForm::lane_bits() const { return std::min(7, ceil_log2(columns)); }
+
+int SortForm::tile_bits() const { return std::max(0, ceil_log2(columns) - 7); }
+
+int SortForm::part_bits() const {
+  constexpr int kEnoughRegisterBits = 8;  // Of all lane tiles.
+  const int bits = std::max(0, kEnoughRegisterBits - tile_bits());
+  return std::clamp(ceil_log2(registers()) - tile_bits() - 1, 0, bits);
+}
+
+bool SortForm::may_turn() const {
+  return registers() >= 16 && kept_bits() >= ceil_log2(registers());
 }
 
 std::optional<SortForm> sort_form(const hlo::Module& module, const Computation& computation,
@@ -138,34 +147,52 @@ Computation comparator_of_words(std::int64_t words, std::int64_t keys) {
   return made;
 }
 
-std::int64_t sorted_lane_tiles(const SortForm& form, const Target& target) {
+SortBlocks sort_blocks(const SortForm& form, const Target& target) {
   constexpr std::int64_t kEnoughRegisters = 64;  // What a loop begins with is little beside them.
   const std::int64_t lane_tiles = ceil_divide(form.lanes, 128);
-  const auto vmem = static_cast<std::int64_t>(target.vmem_bytes);
-  const std::int64_t buffers = lane_tiles > 1 ? 2 : 1;
-  if (sorted_block_bytes(form, 1, 1) > vmem) return 0;
-  std::int64_t best = 1;
+  const auto fit = static_cast<std::int64_t>(target.vmem_bytes) / (form.words * 4096);
+  SortBlocks blocks;
+  if (form.registers() > fit) return blocks;
+  blocks.width = 1;
+  blocks.buffers = lane_tiles > 1 && 2 * form.registers() <= fit ? 2 : 1;
+  if (form.tile_bits() > 0) {
+    // Two blocks of all lane tiles have room where one lane tile has.
+    if (form.tile_bits() >= ceil_log2(form.registers())) blocks.width = 0;
+    return blocks;
+  }
   for (std::int64_t width = 2; width <= lane_tiles; ++width) {
     if (width * form.registers() > kEnoughRegisters) break;
-    if (lane_tiles % width == 0 && sorted_block_bytes(form, width, buffers) <= vmem / 2)
-      best = width;
+    if (lane_tiles % width == 0 && 2 * width * form.registers() <= fit / 2) blocks.width = width;
   }
-  return best;
+  if (blocks.width == lane_tiles) blocks.buffers = 1;
+  return blocks;
 }
 
 double sort_cycles(const SortForm& form, const Target& target) {
   const std::int64_t registers = ceil_divide(form.lanes, 128) * form.registers();
-  const int row_bits = ceil_log2(form.registers()),
-            bits = ceil_log2(8 * form.registers() * form.columns);
+  const int row_bits = ceil_log2(form.registers()), column_bits = row_bits + 3 + form.lane_bits();
+  const int bits = column_bits + form.tile_bits();
   const auto words = static_cast<double>(form.words), keys = static_cast<double>(form.keys);
   // Two instructions of the vector unit a cycle: comparisons and their combination for a pair, and
   // a selection for each word of each of both.
   // A quarter is lost where a piece of code begins and ends.
   const double in_registers = 1.25 * (3 * keys - 2 + 2 * words) / 4;
-  const auto of_stage = [&](int bit) {
-    if (bit < row_bits) return in_registers;
-    if (bit < row_bits + 3) return std::max(2 * words, (3 * keys - 1 + words) / 2);
-    return 2 * words * target.xlu_interval_cycles;
+  const double in_sublanes = std::max(2 * words, (3 * keys - 1 + words) / 2);
+  const double turn = 1.05 * words * target.xlu_interval_cycles;
+  // Of the first so many bits of lanes.
+  const auto of_lanes = [&](int lane_bits) {
+    if (lane_bits == 0) return 0.0;
+    if (form.may_turn() && lane_bits > 1) {
+      return 2 * turn + std::min(3, lane_bits) * in_sublanes +
+             std::max(0, lane_bits - 3) * in_registers;
+    }
+    return 2 * words * target.xlu_interval_cycles * lane_bits;
+  };
+  const auto of_stages = [&](int phase) {
+    return std::min(phase, row_bits) * in_registers +
+           std::clamp(phase - row_bits, 0, 3) * in_sublanes +
+           of_lanes(std::clamp(phase - row_bits - 3, 0, 7)) +
+           std::max(0, phase - column_bits) * in_registers;
   };
   double cycles = words;  // The copy that puts them in order.
   double left = 1;        // Of the registers.
@@ -174,14 +201,15 @@ double sort_cycles(const SortForm& form, const Target& target) {
     cycles += left * keys / 2;  // Complements.
     if (phase > kept) {
       // A stage by itself is bound by its loads and stores.
-      cycles += left * std::max(1.25 * words, of_stage(phase - 1));
+      const double stage = of_stages(phase) - of_stages(phase - 1);
+      cycles += left * std::max(1.25 * words, stage);
       if (phase <= row_bits) left /= 2;
     }
-    for (int bit = 0; bit < std::min(phase, kept); ++bit) cycles += left * of_stage(bit);
+    cycles += left * of_stages(std::min(phase, kept));
   }
   const double bytes = 2 * 4096 * words * static_cast<double>(registers);
   return kKernelCycles + cycles * static_cast<double>(registers) +
-         bytes / target.hbm_bytes_per_cycle;
+         (1 + 2 * form.tile_bits()) * bytes / target.hbm_bytes_per_cycle;
 }
 
 }  // namespace tpu::compiler

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,9 +27,13 @@ constexpr std::uint32_t kLastKey = 0x7fffffff;
 ///
 /// The lowest bits of an element's position are the number of its register, so that most stages
 /// compare whole registers; the bits above are its sublane (the partner comes by a load that
-/// shuffles) and, where a sequence has several columns, its lane (by rotations). Which element
-/// stands where at the beginning does not matter; at the end sublane s of register r is row
-/// s * registers + r.
+/// shuffles) and, where a sequence has several columns, its lane (by rotations, or as sublanes and
+/// registers of the transpose). Which element stands where at the beginning does not matter; at the
+/// end sublane s of register r is row s * registers + r.
+///
+/// Where a sequence has several lane tiles each is sorted, and the network goes on through HBM: of
+/// each phase the stages between lane tiles come first, some registers of all of them at a time,
+/// then those within a lane tile.
 class SortKernel {
  public:
   /// `together`: registers of one word times words that stages are taken in at once.
@@ -37,11 +43,16 @@ class SortKernel {
         together_(together),
         builder_(instruction.name, target),
         registers_(form.registers()),
-        register_bits_(floor_log2(registers_)),
-        bits_(register_bits_ + 3 + floor_log2(form.columns)),
-        kept_bits_(form.kept_bits()),
         lane_tiles_(ceil_divide(form.lanes, 128)),
-        width_(sorted_lane_tiles(form, target)) {}
+        blocks_(sort_blocks(form, target)) {
+    network_.register_bits = floor_log2(registers_);
+    network_.lane_bits = form.lane_bits();
+    network_.tile_bits = form.tile_bits();
+    network_.kept = form.kept_bits();
+    network_.most = floor_log2(std::max<std::int64_t>(2, together_ / form_.words));
+    network_.part_bits = form.part_bits();
+    network_.may_turn = form.may_turn();
+  }
 
   /// Nothing where values find no registers; with `may_spill` they wait in VMEM.
   std::optional<LoweredKernel> emit(bool may_spill);
@@ -54,15 +65,39 @@ class SortKernel {
     std::optional<VReg> known_mask;
     std::pair<int, int> known_bits{-1, -1};  ///< That it is made of.
   };
+  /// What a DMA moves of a lane tile, `count` times.
+  struct Boxes {
+    StridedBox box;
+    std::int64_t count = 1;
+    std::int64_t hbm_distance = 0;    ///< Granules.
+    std::int64_t vmem_distance = 0;   ///< VMEM rows.
+    std::vector<std::int64_t> tiles;  ///< That are in each, where it is not all of the box.
+  };
 
-  void prepare(BlockPipeline::Transfer& load, BlockPipeline::Transfer& store);
+  void emit_round(const SortRound& round, bool is_first, bool is_last);
+  BlockPipeline::Transfer transfer(bool is_load, const std::vector<SReg>& arrays,
+                                   const Boxes& boxes);
+  Boxes whole_columns(std::int64_t rows) const;
+  Boxes columns_in_order() const;
+  Index granule_of(Index block);
+  std::int64_t lane_tiles_of_block() const {
+    return round_->tile_bits > 0 ? std::int64_t{1} << round_->tile_bits : blocks_.width;
+  }
+  /// Registers of a word.
+  std::int64_t block_registers() const {
+    return lane_tiles_of_block() << (round_->tile_bits > 0 ? round_->part_bits
+                                                           : network_.register_bits);
+  }
+
   void fill_up(Index buffer);
   void emit_pass(const SortPass& pass, Index buffer);
   void emit_register_pass(const SortPass& pass, Index buffer);
   void emit_inner_pass(const SortPass& pass, Index buffer);
-  void store_in_order(Index buffer);
+  void emit_turn(const SortPass& pass, Index buffer);
+  void put_in_order(Index buffer);
 
   VReg bit_mask(int position_bit);
+  std::optional<VReg> outer_mask(int position_bit);
   std::optional<VectorOperand> complement(Piece& piece, const SortStep& step,
                                           std::int64_t register_offset);
   void complement_keys(Piece& piece, const SortStep& step, std::int64_t register_offset,
@@ -73,7 +108,7 @@ class SortKernel {
   static std::int64_t spread(const SortPass& pass, std::int64_t group);
   Piece piece_of(const SortPass& pass, SReg index, std::int64_t together, Index buffer);
   std::int64_t kept_registers() const {
-    return kept_bits_ < register_bits_ ? std::int64_t{1} << kept_bits_ : registers_;
+    return network_.kept < network_.register_bits ? std::int64_t{1} << network_.kept : registers_;
   }
   void compare_exchange(Words& low, Words& high);
   MReg is_before(const Words& a, const Words& b);
@@ -92,70 +127,142 @@ class SortKernel {
   std::int64_t together_;
   KernelBuilder builder_;
   std::int64_t registers_;  ///< Of a column of lanes.
-  int register_bits_, bits_, kept_bits_;
-  std::int64_t lane_tiles_, width_;
-  std::vector<VmemRegion> work_, sorted_;  ///< Of each word.
+  std::int64_t lane_tiles_;
+  SortBlocks blocks_;
+  SortNetwork network_;
+  const SortRound* round_ = nullptr;  ///< That is being emitted.
+  Index outer_;                       ///< The number that the outer bits of a position are.
+  std::vector<VmemRegion> work_;      ///< Of each word.
   std::vector<SReg> operands_, results_;
-  BoxDma load_, store_;
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;
 };
 
 std::optional<LoweredKernel> SortKernel::emit(bool may_spill) {
-  const std::int64_t blocks = lane_tiles_ / width_;
-  const std::int64_t block_rows = 8 * registers_ * width_;
-  const bool has_two = blocks > 1 && 4 * form_.words * block_rows * isa::kVmemRowBytes <=
-                                         static_cast<std::int64_t>(builder_.target().vmem_bytes);
-  const std::int64_t buffers = has_two ? 2 : 1;
   for (int i = 0; i < form_.words; ++i) operands_.push_back(builder_.operand(i));
   for (int i = 0; i < form_.words; ++i) {
     results_.push_back(builder_.operand(static_cast<int>(form_.words) + i));
   }
+  const std::int64_t rows = 8 * blocks_.buffers * blocks_.width * registers_;
   for (std::int64_t word = 0; word < form_.words; ++word) {
-    work_.push_back(builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * block_rows)));
-    sorted_.push_back(builder_.allocate_vmem(static_cast<std::uint64_t>(buffers * block_rows)));
+    work_.push_back(builder_.allocate_vmem(static_cast<std::uint64_t>(rows)));
   }
-  BlockPipeline::Transfer load, store;
-  prepare(load, store);
-  const int most = floor_log2(std::max<std::int64_t>(2, together_ / form_.words));
-  const std::vector<SortPass> passes = sort_passes(bits_, register_bits_, most, kept_bits_);
-  BlockPipeline(builder_, {blocks, false, buffers}, load, store).run([&](Index, Index buffer) {
-    const Index row = multiply(builder_, buffer, block_rows);
-    fill_up(row);
-    for (const SortPass& pass : passes) emit_pass(pass, row);
-    store_in_order(row);
-  });
+  load_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_);
+  const std::vector<SortRound> rounds = sort_rounds(network_);
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    emit_round(rounds[i], i == 0, i + 1 == rounds.size());
+  }
   return lowered_kernel(builder_, may_spill);
 }
 
-/// Lane tile after lane tile, all rows of each.
-void SortKernel::prepare(BlockPipeline::Transfer& load, BlockPipeline::Transfer& store) {
-  const std::int64_t block_rows = 8 * registers_ * width_;
-  const auto transfer = [&](BoxDma& dma, bool is_load, std::int64_t rows) {
-    const std::int64_t tile_rows = ceil_divide(rows, 8);
-    const StridedBox box{4, static_cast<std::uint32_t>(tile_rows),
-                         static_cast<std::uint32_t>(4 * lane_tiles_), 4};
-    dma =
-        BoxDma(builder_, is_load, box,
-               {static_cast<std::uint32_t>(width_), 4, static_cast<std::uint32_t>(8 * registers_)});
-    const std::uint32_t flag = BlockPipeline::allocate_flags(builder_);
-    const std::int64_t granules = 4 * tile_rows * width_ * form_.words;
-    const std::vector<SReg>& arrays = is_load ? operands_ : results_;
-    const std::vector<VmemRegion>& regions = is_load ? work_ : sorted_;
-    BlockPipeline::Transfer made;
-    made.flag = flag;
-    made.is_straight = false;
-    made.granules = [granules](Index) -> ScalarOperand { return granules; };
-    made.start = [=, &dma, &arrays, &regions](Index block, Index buffer) {
-      const Index right = multiply(builder_, block, 4 * width_);
+void SortKernel::emit_round(const SortRound& round, bool is_first, bool is_last) {
+  round_ = &round;
+  BlockPipeline::Blocks blocks;
+  blocks.count = lane_tiles_ * registers_ / block_registers();
+  blocks.buffers = round.tile_bits > 0 ? 2 : blocks_.buffers;
+  blocks.is_in_place = true;
+  const auto load = transfer(true, is_first ? operands_ : results_,
+                             whole_columns(is_first ? form_.rows : 8 * registers_));
+  const auto store =
+      transfer(false, results_, is_last ? columns_in_order() : whole_columns(8 * registers_));
+  const int parts = round.tile_bits > 0 ? network_.register_bits - round.part_bits : 0;
+  BlockPipeline pipeline(builder_, blocks, load, store);
+  pipeline.run([&](Index block, Index buffer) {
+    const Index row = multiply(builder_, buffer, 8 * block_registers());
+    outer_ = divide_by_power_of_two(builder_, block, parts);
+    if (is_first) fill_up(row);
+    for (std::size_t i = 0; i < round.passes.size(); ++i) {
+      // The block before leaves during the first half, the next one comes during the second.
+      if (i == round.passes.size() / 2) pipeline.take_next(block, buffer);
+      emit_pass(round.passes[i], row);
+    }
+    if (round.passes.empty()) pipeline.take_next(block, buffer);
+    if (is_last) put_in_order(row);
+  });
+}
+
+/// Where in HBM a block begins.
+Index SortKernel::granule_of(Index block) {
+  if (round_->tile_bits == 0) return multiply(builder_, block, 4 * blocks_.width);
+  const int parts = network_.register_bits - round_->part_bits;
+  const Index right =
+      multiply(builder_, divide_by_power_of_two(builder_, block, parts), 4 * lane_tiles_of_block());
+  const Index down = multiply(builder_, modulo_power_of_two(builder_, block, parts),
+                              4 * lane_tiles_ << round_->part_bits);
+  return add(builder_, right, down);
+}
+
+/// Registers as they stand.
+SortKernel::Boxes SortKernel::whole_columns(std::int64_t rows) const {
+  const std::int64_t tiles =
+      round_->tile_bits > 0 ? std::int64_t{1} << round_->part_bits : ceil_divide(rows, 8);
+  Boxes boxes;
+  boxes.box = {4, static_cast<std::uint32_t>(tiles), static_cast<std::uint32_t>(4 * lane_tiles_),
+               4};
+  boxes.tiles = {tiles};
+  return boxes;
+}
+
+/// What put_in_order() leaves: tile s * registers / 8 + a of a column is register 8 a + s, in as
+/// few boxes as there are.
+SortKernel::Boxes SortKernel::columns_in_order() const {
+  const std::int64_t rows = form_.kept > 0 ? std::min(form_.kept, form_.rows) : form_.rows;
+  const std::int64_t tiles = ceil_divide(rows, 8),
+                     parts = std::max<std::int64_t>(1, registers_ / 8);
+  const bool by_sublane = parts > 8 || 4 * lane_tiles_ * parts > kLargestStride;
+  Boxes boxes;
+  const auto row_tile = static_cast<std::uint32_t>(4 * lane_tiles_);
+  if (by_sublane) {
+    boxes = {{4, static_cast<std::uint32_t>(parts), row_tile, 32}, 8, row_tile * parts, 8, {}};
+    for (std::int64_t s = 0; s < 8; ++s) {
+      boxes.tiles.push_back(std::clamp<std::int64_t>(tiles - s * parts, 0, parts));
+    }
+    return boxes;
+  }
+  const auto runs = static_cast<std::uint32_t>(std::min<std::int64_t>(8, registers_));
+  boxes = {{4, runs, static_cast<std::uint32_t>(row_tile * parts), 4}, parts, row_tile, 64, {}};
+  for (std::int64_t a = 0; a < parts; ++a) {
+    boxes.tiles.push_back(std::min<std::int64_t>(runs, ceil_divide(tiles - a, parts)));
+  }
+  return boxes;
+}
+
+/// Lane tile after lane tile.
+BlockPipeline::Transfer SortKernel::transfer(bool is_load, const std::vector<SReg>& arrays,
+                                             const Boxes& boxes) {
+  const auto dma = std::make_shared<BoxDma>(builder_, is_load, boxes.box);
+  const std::int64_t count = lane_tiles_of_block();
+  const std::int64_t lane_tile_rows = 8 * block_registers() / count;
+  const std::int64_t tiles =
+      std::accumulate(boxes.tiles.begin(), boxes.tiles.end(), std::int64_t{0});
+  const std::int64_t granules = 4 * tiles * count * form_.words;
+  BlockPipeline::Transfer made;
+  made.flag = is_load ? load_flag_ : store_flag_;
+  made.is_straight = count == 1;
+  made.granules = [granules](Index) -> ScalarOperand { return granules; };
+  made.start = [=, &arrays](Index block, Index buffer) {
+    const Index first = granule_of(block);
+    const SReg flag = builder_.add(to_operand(builder_, buffer), made.flag);
+    const Index buffer_row = multiply(builder_, buffer, 8 * block_registers());
+    const auto start = [&](Index lane_tile) {
+      const Index right = add(builder_, first, multiply(builder_, lane_tile, 4));
+      const Index row = add(builder_, buffer_row, multiply(builder_, lane_tile, lane_tile_rows));
       for (std::size_t word = 0; word < arrays.size(); ++word) {
-        dma.start(builder_.add(arrays[word], to_operand(builder_, right)),
-                  at(regions[word], multiply(builder_, buffer, block_rows)),
-                  to_operand(builder_, buffer.plus(flag)));
+        for (std::size_t i = 0; i < boxes.tiles.size(); ++i) {
+          if (boxes.tiles[i] <= 0) continue;
+          const auto number = static_cast<std::int64_t>(i);
+          const Index from = right.plus(number * boxes.hbm_distance);
+          dma->start(builder_.add(arrays[word], to_operand(builder_, from)),
+                     at(work_[word], row.plus(number * boxes.vmem_distance)), flag,
+                     4 * boxes.tiles[i]);
+        }
       }
     };
-    return made;
+    if (count == 1) return start({});
+    builder_.new_block();
+    builder_.loop(static_cast<std::uint64_t>(count), [&](SReg number) { start({number, 0}); });
   };
-  load = transfer(load_, true, form_.rows);
-  store = transfer(store_, false, form_.kept > 0 ? std::min(form_.kept, form_.rows) : form_.rows);
+  return made;
 }
 
 /// Rows that no element has get the last of all keys.
@@ -163,7 +270,7 @@ void SortKernel::fill_up(Index buffer) {
   const std::int64_t tiles = form_.rows / 8, rest = form_.rows % 8;
   if (form_.rows == 8 * registers_) return;
   builder_.new_block();
-  for (std::int64_t column = 0; column < width_; ++column) {
+  for (std::int64_t column = 0; column < blocks_.width; ++column) {
     const Index rows = buffer.plus(8 * registers_ * column);
     for (std::int64_t key = 0; key < form_.keys; ++key) {
       const VmemRegion region = work_[static_cast<std::size_t>(key)];
@@ -184,15 +291,24 @@ void SortKernel::fill_up(Index buffer) {
 
 void SortKernel::emit_pass(const SortPass& pass, Index buffer) {
   builder_.new_block();
+  if (pass.turns) return emit_turn(pass, buffer);
   pass.is_within ? emit_inner_pass(pass, buffer) : emit_register_pass(pass, buffer);
 }
 
 /// -1 where the bit of the position is set, a bit of the sublane or of the lane; else 0.
 VReg SortKernel::bit_mask(int position_bit) {
-  const int inner = position_bit - register_bits_;
+  const int inner = position_bit - round_->register_bits;
   const int bit = inner < 3 ? 7 + inner : inner - 3;
   const VReg high = builder_.shift_left(builder_.lane_sequence(), 31 - bit);
   return builder_.vector(Opcode::kVshraS32, high, 31);
+}
+
+/// The same for a bit of the block's number, where it is not known before.
+std::optional<VReg> SortKernel::outer_mask(int position_bit) {
+  if (outer_.is_constant()) return std::nullopt;
+  const SReg shifted =
+      builder_.shift_right(to_operand(builder_, outer_), position_bit - round_->outer_bits);
+  return builder_.splat(builder_.sub(0, builder_.and_(shifted, 1)));
 }
 
 /// What the keys of the register `register_offset` behind the piece's first one are combined with
@@ -206,10 +322,12 @@ std::optional<VectorOperand> SortKernel::complement(Piece& piece, const SortStep
   piece.known_bits = {step.bit, step.other};
   for (const int bit : {step.bit, step.other}) {
     if (bit < 0) continue;
-    if (bit < register_bits_) is_set = is_set != (((register_offset >> bit) & 1) != 0);
+    if (bit < round_->register_bits) is_set = is_set != (((register_offset >> bit) & 1) != 0);
     if (is_known) continue;
     std::optional<VReg> mask;
-    if (bit >= register_bits_) {
+    if (bit >= round_->outer_bits) {
+      mask = outer_mask(bit);
+    } else if (bit >= round_->register_bits) {
       mask = bit_mask(bit);
     } else if (piece.first_register) {
       const SReg set = builder_.and_(builder_.shift_right(piece.first_register, bit), 1);
@@ -319,7 +437,7 @@ void SortKernel::take_steps(const SortPass& pass, Piece& piece,
 
 void SortKernel::emit_register_pass(const SortPass& pass, Index buffer) {
   const std::int64_t held = std::int64_t{1} << pass.count;
-  const std::int64_t groups = (width_ * registers_ / held) >> pass.dead_count;
+  const std::int64_t groups = (block_registers() / held) >> pass.dead_count;
   const std::int64_t together = unrolled(groups, std::max<std::int64_t>(1, 2 * together_ / held));
   const auto body = [&](SReg index) {
     Piece piece = piece_of(pass, index, together, buffer);
@@ -344,7 +462,7 @@ void SortKernel::emit_register_pass(const SortPass& pass, Index buffer) {
 /// The words of the elements whose positions differ in a bit within registers.
 SortKernel::Words SortKernel::partners(int bit, const VmemAddress& address, const Words& mine) {
   Words others;
-  const int inner = bit - register_bits_;
+  const int inner = bit - network_.register_bits;
   for (std::size_t word = 0; word < mine.size(); ++word) {
     if (inner < 3) {
       std::uint32_t pattern = 0;
@@ -369,9 +487,9 @@ SortKernel::Words SortKernel::partners(int bit, const VmemAddress& address, cons
 }
 
 void SortKernel::emit_inner_pass(const SortPass& pass, Index buffer) {
-  const std::int64_t count = (width_ * registers_) >> pass.dead_count;
+  const std::int64_t count = block_registers() >> pass.dead_count;
   const std::int64_t together = unrolled(count, 16);
-  const bool crosses_lanes = pass.low >= register_bits_ + 3;
+  const bool crosses_lanes = pass.low >= network_.register_bits + 3;
   const auto body = [&](SReg index) {
     Piece piece = piece_of(pass, index, together, buffer);
     const MReg is_high = builder_.vector_compare(Opcode::kVcmpNeS32, bit_mask(pass.low), 0);
@@ -402,22 +520,71 @@ void SortKernel::emit_inner_pass(const SortPass& pass, Index buffer) {
   in_pieces(builder_, count / together, 1, [&](Index piece, std::int64_t) { body(piece.reg); });
 }
 
-/// Sublane s of register r becomes row s * registers + r.
-void SortKernel::store_in_order(Index buffer) {
+/// Each 16 registers of a word become their transpose. While results of one such block leave the
+/// unit, the next one enters; what enters last is nobody's.
+void SortKernel::emit_turn(const SortPass& pass, Index buffer) {
+  constexpr std::int64_t kTurned = 16;
+  const std::int64_t count = block_registers() / kTurned;
+  for (std::int64_t word = 0; word < form_.words; ++word) {
+    const auto push = [&](SReg number) {
+      Piece piece;
+      piece.first_register = builder_.shift_left(number, 4);
+      piece.row = builder_.add(to_operand(builder_, buffer), builder_.shift_left(number, 7));
+      for (std::int64_t i = 0; i < kTurned; ++i) {
+        VReg rows = builder_.load(place(word, piece.row, i));
+        for (const SortStep& step : pass.steps) {
+          const auto mask = complement(piece, step, i);
+          if (mask && word < form_.keys) rows = builder_.vector(Opcode::kVxorU32, rows, *mask);
+        }
+        builder_.transpose_push(rows, 128, static_cast<std::uint32_t>(i), kTurned);
+      }
+    };
+    builder_.new_block();
+    push(builder_.constant(0));
+    builder_.loop(static_cast<std::uint64_t>(count), [&](SReg number) {
+      push(builder_.and_(builder_.add(number, 1), count - 1));
+      const SReg row = builder_.add(to_operand(builder_, buffer), builder_.shift_left(number, 7));
+      for (std::int64_t i = 0; i < kTurned; ++i) {
+        builder_.store(place(word, row, i), builder_.transpose_pop());
+      }
+    });
+    for (std::int64_t i = 0; i < kTurned; ++i) builder_.transpose_pop();
+  }
+}
+
+/// Sublane s of register r is row s * registers + r: eight neighbouring rows are of neighbouring
+/// registers, and come to one register of those; of fewer registers than eight they are in place
+/// then.
+void SortKernel::put_in_order(Index buffer) {
   builder_.new_block();
-  for (std::int64_t column = 0; column < width_; ++column) {
-    in_pieces(builder_, kept_registers(), 16, [&](Index from, std::int64_t many) {
-      const Index first = buffer.plus(8 * registers_ * column);
-      const Index source = add(builder_, multiply(builder_, from, 8), first);
-      const Index target = add(builder_, from, first);
-      for (std::int64_t i = 0; i < many; ++i) {
-        for (std::size_t word = 0; word < work_.size(); ++word) {
-          const VReg value = builder_.load(at(work_[word], source.plus(8 * i)));
-          builder_.store(
-              at(sorted_[word], target.plus(i)).stride(static_cast<std::int32_t>(registers_)),
-              value);
+  const std::int64_t group = std::min<std::int64_t>(8, registers_);
+  const std::int64_t groups = ceil_divide(kept_registers(), group);
+  const auto piece = [&](Index first, std::int64_t many) {
+    for (std::int64_t i = 0; i < many; ++i) {
+      const Index row = first.plus(8 * group * i);
+      for (const VmemRegion& region : work_) {
+        std::vector<VReg> values;
+        for (std::int64_t s = 0; s < group; ++s) {
+          if (group == 8) {
+            values.push_back(builder_.load(at(region, row.plus(s)).stride(8)));
+          } else {
+            values.push_back(builder_.load(at(region, row.plus(8 * s))));
+          }
+        }
+        for (std::int64_t s = 0; s < group; ++s) {
+          const VmemAddress to =
+              group == 8 ? at(region, row.plus(8 * s))
+                         : at(region, row.plus(s)).stride(static_cast<std::int32_t>(group));
+          builder_.store(to, values[static_cast<std::size_t>(s)]);
         }
       }
+    }
+  };
+  for (std::int64_t column = 0; column < blocks_.width; ++column) {
+    in_pieces(builder_, groups, 4, [&](Index from, std::int64_t many) {
+      piece(
+          add(builder_, multiply(builder_, from, 8 * group), buffer.plus(8 * registers_ * column)),
+          many);
     });
   }
 }
@@ -427,7 +594,7 @@ void SortKernel::store_in_order(Index buffer) {
 LoweredKernel lower_sort(const hlo::Module& module, const hlo::Computation& computation,
                          const hlo::HloInstruction& instruction, const Target& target) {
   const std::optional<SortForm> form = sort_form(module, computation, instruction);
-  if (!form || sorted_lane_tiles(*form, target) == 0) {
+  if (!form || sort_blocks(*form, target).width == 0) {
     throw WorkloadError("no kernel for sort \"" + instruction.name +
                         "\": expected matrices of words of which a column fits VMEM, found " +
                         to_string(computation.at(instruction.operands.at(0)).shape));

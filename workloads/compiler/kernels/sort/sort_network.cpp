@@ -22,6 +22,14 @@ class PassMaker {
     waiting_.clear();
     steps.push_back({SortStep::Kind::kCompare, bit, -1});
   }
+  void turn() {
+    SortPass pass;
+    pass.turns = true;
+    pass.steps = std::move(waiting_);
+    waiting_.clear();
+    passes_.push_back(std::move(pass));
+    is_open_ = false;
+  }
   /// Registers with a bit from `low` up to `end` hold nothing from now on.
   void drop(int low, int end) {
     dead_low_ = low;
@@ -59,14 +67,24 @@ class PassMaker {
   std::vector<SortStep> waiting_;
 };
 
-}  // namespace
-
-std::vector<SortPass> sort_passes(int bits, int register_bits, int most, int kept) {
-  PassMaker maker(register_bits, most);
-  for (int phase = 1; phase <= std::min(kept, bits); ++phase) {
-    maker.complement(phase > 1 ? phase - 1 : -1, phase < bits ? phase : -1);
-    for (int bit = phase; bit-- > 0;) maker.compare(bit);
+/// The comparisons of a phase within a column, from its highest bit on.
+void compare_in_column(PassMaker& maker, const SortNetwork& network, int highest) {
+  const int first_lane_bit = network.register_bits + 3;
+  int bit = highest;
+  if (network.may_turn && bit + 1 - first_lane_bit >= kTurnedLaneBits) {
+    maker.turn();
+    for (; bit >= first_lane_bit; --bit) {
+      const int lane_bit = bit - first_lane_bit;
+      maker.compare(lane_bit < 3 ? network.register_bits + lane_bit : lane_bit - 3);
+    }
+    maker.turn();
   }
+  for (; bit >= 0; --bit) maker.compare(bit);
+}
+
+/// The first 2^kept elements alone from where blocks are that long.
+void merge_kept(PassMaker& maker, const SortNetwork& network) {
+  const int kept = network.kept, bits = network.bits();
   for (int phase = kept + 1; phase <= bits; ++phase) {
     if (kept > 0) maker.complement(phase - 1, -1);
     maker.drop(kept, phase - 1);
@@ -75,7 +93,49 @@ std::vector<SortPass> sort_passes(int bits, int register_bits, int most, int kep
     if (kept > 0) maker.complement(phase < bits ? phase : -1, -1);
     for (int bit = kept; bit-- > 0;) maker.compare(bit);
   }
-  return maker.take();
+}
+
+SortRound round_of_columns(const SortNetwork& network, PassMaker& maker) {
+  SortRound round;
+  round.register_bits = network.register_bits;
+  round.outer_bits = network.column_bits();
+  round.passes = maker.take();
+  return round;
+}
+
+/// The comparisons of a phase that are between columns.
+SortRound round_between_columns(const SortNetwork& network, int phase) {
+  SortRound round;
+  round.tile_bits = phase - network.column_bits();
+  round.part_bits = network.part_bits;
+  round.register_bits = round.outer_bits = round.part_bits + round.tile_bits;
+  PassMaker maker(round.register_bits, network.most);
+  const int top = round.register_bits;
+  maker.complement(top - 1, phase < network.bits() ? top : -1);
+  for (int bit = top; bit-- > round.part_bits;) maker.compare(bit, round.part_bits);
+  round.passes = maker.take();
+  return round;
+}
+
+}  // namespace
+
+std::vector<SortRound> sort_rounds(const SortNetwork& network) {
+  std::vector<SortRound> rounds;
+  const int bits = network.bits();
+  PassMaker first(network.register_bits, network.most);
+  for (int phase = 1; phase <= std::min(network.kept, network.column_bits()); ++phase) {
+    first.complement(phase > 1 ? phase - 1 : -1, phase < bits ? phase : -1);
+    compare_in_column(first, network, phase - 1);
+  }
+  if (network.kept < bits) merge_kept(first, network);
+  rounds.push_back(round_of_columns(network, first));
+  for (int phase = network.column_bits() + 1; phase <= bits; ++phase) {
+    rounds.push_back(round_between_columns(network, phase));
+    PassMaker merge(network.register_bits, network.most);
+    compare_in_column(merge, network, network.column_bits() - 1);
+    rounds.push_back(round_of_columns(network, merge));
+  }
+  return rounds;
 }
 
 }  // namespace tpu::compiler

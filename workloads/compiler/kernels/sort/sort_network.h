@@ -24,14 +24,44 @@ struct SortStep {
 /// register, `low` and the `count` above; or one comparison by a bit within registers.
 struct SortPass {
   bool is_within = false;
+  /// Each 16 registers become their transpose; the steps, complements, come before. From one such
+  /// pass to the next one the lane is the place in a column of registers: its lowest three bits
+  /// have the numbers of the sublane's, the others those of the lowest bits of the register.
+  bool turns = false;
   int low = 0, count = 0;
   /// Registers that have one of these bits of their number set hold nothing that is wanted.
   int dead_low = 0, dead_count = 0;
   std::vector<SortStep> steps;
 };
 
-/// The network for positions whose lowest `register_bits` bits are the number of the register, at
-/// most 2^`most` of which stand in registers at once. `kept`: less than register_bits, or all bits.
-std::vector<SortPass> sort_passes(int bits, int register_bits, int most, int kept);
+/// Passes over blocks that come to VMEM one after the other.
+struct SortRound {
+  /// 0: a block is a column of registers. Else it has some registers, 2^part_bits, of each of
+  /// 2^tile_bits columns, and bits have other numbers: the lowest part_bits are those of the
+  /// register in its column, the next ones those of the column.
+  int tile_bits = 0, part_bits = 0;
+  int register_bits = 0;  ///< From here on bits are none of a register's number,
+  int outer_bits = 0;     ///< from here on they are those of the block's.
+  std::vector<SortPass> passes;
+};
+
+/// Positions: their lowest bits are the number of the register in its column, the next three the
+/// sublane, then come those of the lane, then those of the column.
+struct SortNetwork {
+  int register_bits = 0, lane_bits = 0, tile_bits = 0;
+  int kept = 0;           ///< Less than register_bits, or all bits.
+  int most = 1;           ///< 2^most registers of a word stand in registers at once.
+  int part_bits = 0;      ///< Of rounds over several columns.
+  bool may_turn = false;  ///< Columns have whole transposes.
+
+  int column_bits() const { return register_bits + 3 + lane_bits; }
+  int bits() const { return column_bits() + tile_bits; }
+};
+
+std::vector<SortRound> sort_rounds(const SortNetwork& network);
+
+/// From how many bits of lanes on, compared one after the other, turning registers twice takes less
+/// than turning lanes for each.
+constexpr int kTurnedLaneBits = 2;
 
 }  // namespace tpu::compiler

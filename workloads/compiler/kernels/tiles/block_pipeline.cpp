@@ -33,26 +33,39 @@ void BlockPipeline::load_next(Index block, Index buffer) {
   load_.is_straight ? builder_.guarded(has_next, start) : builder_.if_(has_next, start);
 }
 
+/// Waits until the results of the block that many before have left, where there is one.
+void BlockPipeline::wait_for_store_before(Index block, Index buffer, std::int64_t distance) {
+  const std::int64_t looped = blocks_.count - (blocks_.last_is_apart ? 1 : 0);
+  if (!store_.start || (!block.is_constant() && looped <= distance)) return;
+  const Index before = block.plus(-distance);
+  if (block.is_constant()) {
+    if (before.offset >= 0) wait(store_, before, buffer);
+    return;
+  }
+  const PReg is_reused = builder_.less(distance - 1, to_operand(builder_, block));
+  builder_.guarded(is_reused, [&] { wait(store_, before, buffer); });
+}
+
+void BlockPipeline::take_next(Index block, Index buffer) {
+  if (blocks_.buffers == 1 || blocks_.count == 1) return;
+  const Index other = block.is_constant() ? this->buffer(block.plus(1))
+                                          : Index{builder_.sub(1, to_operand(builder_, buffer)), 0};
+  wait_for_store_before(block, other, 1);
+  load_next(block, buffer);
+}
+
 void BlockPipeline::step(Index block, const std::function<void(Index, Index)>& work) {
   const Index here = buffer(block);
+  if (blocks_.is_in_place && blocks_.buffers == 1) wait_for_store_before(block, here, 1);
   if (load_.start) {
     if (blocks_.buffers == 1) {
       load_.start(block, here);
-    } else if (blocks_.count > 1) {
+    } else if (blocks_.count > 1 && !blocks_.is_in_place) {
       load_next(block, here);
     }
     wait(load_, block, here);
   }
-  const std::int64_t looped = blocks_.count - (blocks_.last_is_apart ? 1 : 0);
-  if (store_.start && (block.is_constant() || looped > blocks_.buffers)) {
-    const Index before = block.plus(-blocks_.buffers);
-    if (!block.is_constant()) {
-      const PReg is_reused = builder_.less(blocks_.buffers - 1, to_operand(builder_, block));
-      builder_.guarded(is_reused, [&] { wait(store_, before, here); });
-    } else if (before.offset >= 0) {
-      wait(store_, before, here);
-    }
-  }
+  if (!blocks_.is_in_place) wait_for_store_before(block, here, blocks_.buffers);
   work(block, here);
   if (store_.start) store_.start(block, buffer(block));
 }
@@ -67,7 +80,8 @@ void BlockPipeline::run(const std::function<void(Index block, Index buffer)>& wo
   }
   if (blocks_.last_is_apart) step({{}, looped}, work);
   if (!store_.start) return;
-  for (std::int64_t block = std::max<std::int64_t>(0, blocks_.count - blocks_.buffers);
+  const std::int64_t under_way = blocks_.is_in_place ? 1 : blocks_.buffers;
+  for (std::int64_t block = std::max<std::int64_t>(0, blocks_.count - under_way);
        block < blocks_.count; ++block) {
     wait(store_, {{}, block}, buffer({{}, block}));
   }

@@ -28,6 +28,8 @@ class BlockPipeline {
     std::int64_t count = 1;
     bool last_is_apart = false;  ///< The last one has code of its own: its number is constant.
     std::int64_t buffers = 2;
+    /// Results leave from where operands came to. With two buffers `work` calls take_next() once.
+    bool is_in_place = false;
   };
 
   /// A flag for each of two buffers.
@@ -42,11 +44,14 @@ class BlockPipeline {
   /// Emits everything. When it ends nothing is under way. `work` stands in the loop once, and once
   /// more for a last block with code of its own.
   void run(const std::function<void(Index block, Index buffer)>& work);
+  /// Of blocks in place: the next one comes to where the one before has left.
+  void take_next(Index block, Index buffer);
 
  private:
   Index buffer(Index block);
   void load_next(Index block, Index buffer);
   void step(Index block, const std::function<void(Index block, Index buffer)>& work);
+  void wait_for_store_before(Index block, Index buffer, std::int64_t distance);
   void wait(const Transfer& transfer, Index block, Index buffer);
 
   KernelBuilder& builder_;

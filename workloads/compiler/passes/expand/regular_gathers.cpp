@@ -26,6 +26,8 @@ using Numbers = KnownValues::Numbers;
 
 constexpr std::size_t kMostTablePieces = 16;
 constexpr std::int64_t kMostFrameParts = 16;
+/// From here on what lies between rows is not worth reading, where they are few.
+constexpr std::int64_t kDistantRows = 128;
 
 /// Indices first, first + step ..., each `repeat` times.
 struct TablePiece {
@@ -226,8 +228,17 @@ Id RegularGathers::moved(Id value, std::int64_t from, std::int64_t to) {
 
 Id RegularGathers::gathered(Id array, std::int64_t d, const TablePiece& piece) {
   const std::int64_t distance = std::max<std::int64_t>(1, std::abs(piece.step));
-  Id value = edit_.take(array, d, piece.least(), piece.count, distance);
-  if (piece.step < 0) value = edit_.reverse(value, d);
+  Id value = -1;
+  if (distance >= kDistantRows && piece.count <= static_cast<std::int64_t>(kMostTablePieces)) {
+    std::vector<Id> rows;
+    for (std::int64_t i = 0; i < piece.count; ++i) {
+      rows.push_back(edit_.take(array, d, piece.first + i * piece.step, 1, 1));
+    }
+    value = edit_.concatenate(rows, d);
+  } else {
+    value = edit_.take(array, d, piece.least(), piece.count, distance);
+    if (piece.step < 0) value = edit_.reverse(value, d);
+  }
   if (piece.repeat == 1) return value;
   Extents extents = edit_.dimensions(value), places(extents.size());
   std::iota(places.begin(), places.end(), 0);

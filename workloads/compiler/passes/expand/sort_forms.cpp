@@ -1,15 +1,19 @@
 #include "workloads/compiler/passes/expand/sort_forms.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/power_of_two.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/sort_form.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/comparators.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
+#include "workloads/compiler/passes/expand/indexed_rows.h"
 #include "workloads/compiler/passes/expand/reduction_forms.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -33,8 +37,10 @@ struct Arrangement {
   std::int64_t rows = 1, columns = 1;  ///< Of a sequence in a matrix.
   bool by_rank = false;                ///< A sequence is a row, for rewrite_reductions.
   std::int64_t kept = 0;               ///< First elements that are wanted; 0: all.
+  /// Eight sequences as rows do not fit VMEM: on the way they are columns.
+  bool is_tall = false;
 
-  bool is_last() const { return columns != 1 || by_rank; }  ///< Dimension, on the way.
+  bool is_last() const { return (columns != 1 && !is_tall) || by_rank; }  ///< On the way.
   /// A single sequence in several columns: as a vector it has their elements already, as a row of a
   /// matrix it would fill one of eight rows of its tiles.
   bool is_vector() const { return sequences == 1 && columns != 1 && !by_rank; }
@@ -49,6 +55,13 @@ struct Arrangement {
     return order;
   }
 };
+
+/// Whether no kernel has room for a row tile of matrices with sequences as rows.
+bool rows_are_too_long(const Arrangement& lies, const Target& target) {
+  const std::int64_t words = 2 * 8 * (lies.length + lies.rows * lies.columns);
+  return lies.sequences > 1 && lies.columns != 1 &&
+         static_cast<std::uint64_t>(4 * words) > target.vmem_bytes;
+}
 
 bool has_float_order(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kBf16;
@@ -84,12 +97,14 @@ class Sorts {
   struct Origin {
     std::int64_t word = -1;
     bool is_key = false, descends = false;
+    int sign_bit = -1;  ///< Of the position's word: the sign, where the key has none.
   };
 
   struct SortPlan {
     std::vector<OrderingTerm> terms;
-    std::vector<Origin> origins;       ///< Of each result.
-    std::vector<std::size_t> carried;  ///< Operands that are words of their own.
+    std::vector<Origin> origins;               ///< Of each result.
+    std::vector<std::size_t> carried;          ///< Operands that are words of their own.
+    std::vector<std::size_t> signed_operands;  ///< Whose signs stand below the position.
     bool needs_position = false;
     std::int64_t keys = 0, words = 0;
   };
@@ -97,6 +112,11 @@ class Sorts {
   const HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
   void visit(Id id);
   bool counts_along(Id array, std::int64_t dimension) const;
+  bool takes_from_key(const HloInstruction& sort, std::size_t operand, std::int64_t length,
+                      SortPlan& made) const;
+  Id position_word(const SortPlan& made, const std::vector<Id>& matrices, Id place);
+  Id result_word(const SortPlan& made, const Origin& origin, ElementType type,
+                 const std::vector<Id>& words);
   void plan(const HloInstruction& sort, std::int64_t dimension, SortPlan& made) const;
   std::vector<Id> keys_of(const HloInstruction& sort, const SortPlan& made, const Arrangement& lies,
                           const std::vector<Id>& matrices, Id place);
@@ -106,10 +126,15 @@ class Sorts {
                                          std::int64_t kept) const;
   double network_cycles(const Arrangement& lies, std::int64_t words, std::int64_t keys) const;
   Id last_where_there_is_none(const Arrangement& lies, Id key, Id place);
+  Id padded_vector(Id value, std::int64_t total);
+  Id cut_columns(const Arrangement& lies, Id value);
   Id arranged(const Arrangement& lies, Id value);
   Id back(const Arrangement& lies, Id matrix, std::int64_t count);
   void visit_sort(Id id);
   void visit_topk(Id id);
+  std::optional<std::int64_t> permuted_dimension(Id indices) const;
+  std::optional<std::int64_t> inverted_dimension(const HloInstruction& scatter) const;
+  void visit_inverse(Id id, std::int64_t dimension);
   Id position(const Arrangement& lies);
   Id ordered(Id value, const OrderingTerm& term);
   Id word_of(Id value);
@@ -147,11 +172,9 @@ std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64
   const std::int64_t whole = round_up_to_power_of_two(lies.length);
   std::optional<Arrangement> best;
   double least = 0;
-  for (std::int64_t columns = 1; columns <= 128 && 8 * columns <= std::max<std::int64_t>(8, whole);
-       columns *= 2) {
-    if (columns > 1 && lies.sequences * columns > 128) break;
+  for (std::int64_t columns = 1; 8 * columns <= std::max<std::int64_t>(8, whole); columns *= 2) {
     lies.columns = columns;
-    lies.kept = kept;
+    lies.kept = columns > 128 ? 0 : kept;
     lies.rows = ceil_divide(lies.length, columns);
     SortForm form = form_of(lies, words, keys);
     if (form.kept_bits() > 0 && (std::int64_t{1} << form.kept_bits()) >= form.registers()) {
@@ -160,10 +183,11 @@ std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64
       if (columns > 1) lies.rows = whole / columns;
       form = form_of(lies, words, keys);
     }
-    if (sorted_lane_tiles(form, target_) == 0) continue;
+    if (sort_blocks(form, target_).width == 0) continue;
     const double cycles = sort_cycles(form, target_);
     if (best && cycles >= least) continue;
     best = lies;
+    best->is_tall = rows_are_too_long(lies, target_);
     least = cycles;
   }
   return best;
@@ -183,16 +207,55 @@ double rank_cycles(const Arrangement& lies) {
   return 8 * static_cast<double>(lies.sequences * tiles) + 4 * kKernelCycles;
 }
 
+/// A vector with something behind its end. One that does not fit VMEM gets it in rows of whole
+/// tiles, which come part by part.
+Id Sorts::padded_vector(Id value, std::int64_t total) {
+  const std::int64_t length = edit_.dimensions(value)[0];
+  if (total == length) return value;
+  if (static_cast<std::uint64_t>(4 * (length + total)) <= target_.vmem_bytes) {
+    return edit_.pad_high(value, {total - length});
+  }
+  constexpr std::int64_t kTile = 1024, kLanes = 128;
+  const std::int64_t whole = length / kTile * kTile;
+  Id rows = edit_.reshape(edit_.slice(value, {0}, {whole}), {whole / kLanes, kLanes});
+  if (whole != length) {
+    const Id rest = edit_.pad_high(edit_.slice(value, {whole}, {length}), {kTile + whole - length});
+    rows = edit_.concatenate({rows, edit_.reshape(rest, {kTile / kLanes, kLanes})}, 0);
+  }
+  return edit_.pad_high(rows, {total / kLanes - edit_.dimensions(rows)[0], 0});
+}
+
+/// [length, sequences] -> [columns, rows, sequences], something behind the end.
+Id Sorts::cut_columns(const Arrangement& lies, Id value) {
+  const std::int64_t sequences = lies.sequences, rows = lies.rows;
+  const std::int64_t whole = lies.length / rows, rest = lies.length % rows;
+  std::vector<Id> parts;
+  if (whole > 0) {
+    parts.push_back(edit_.reshape(edit_.slice(value, {0, 0}, {whole * rows, sequences}),
+                                  {whole, rows, sequences}));
+  }
+  if (rest > 0) {
+    const Id last = edit_.slice(value, {whole * rows, 0}, {lies.length, sequences});
+    parts.push_back(edit_.reshape(edit_.pad_high(last, {rows - rest, 0}), {1, rows, sequences}));
+  }
+  const Id joined = edit_.concatenate(parts, 0);
+  return edit_.pad_high(joined, {lies.columns - edit_.dimensions(joined)[0], 0, 0});
+}
+
 /// [rows, sequences * columns]. Of a single sequence in several columns neighbours stand in
 /// different ones.
 Id Sorts::arranged(const Arrangement& lies, Id value) {
   const std::int64_t total = lies.rows * lies.columns;
   value = edit_.transpose(value, lies.permutation());
+  if (lies.is_tall) {
+    value = cut_columns(lies, edit_.reshape(value, {lies.length, lies.sequences}));
+    return edit_.reshape(edit_.transpose(value, {1, 2, 0}),
+                         {lies.rows, lies.sequences * lies.columns});
+  }
   if (!lies.is_last()) return edit_.reshape(value, {lies.length, lies.sequences});
   if (lies.is_vector()) {
-    value = edit_.reshape(value, {lies.length});
-    if (total != lies.length) value = edit_.pad_high(value, {total - lies.length});
-    return edit_.reshape(value, {lies.rows, lies.columns});
+    return edit_.reshape(padded_vector(edit_.reshape(value, {lies.length}), total),
+                         {lies.rows, lies.columns});
   }
   value = edit_.reshape(value, {lies.sequences, lies.length});
   if (lies.by_rank) return value;
@@ -213,12 +276,17 @@ Id Sorts::back(const Arrangement& lies, Id matrix, std::int64_t count) {
           edit_.reshape(edit_.transpose(matrix, {1, 0}), {lies.sequences, lies.columns, count});
       matrix = edit_.reshape(edit_.slice(matrix, {0, 0, 0}, {lies.sequences, 1, count}),
                              {lies.sequences, count});
+      if (lies.is_tall) matrix = edit_.transpose(matrix, {1, 0});
     }
   } else if (lies.is_vector()) {
     matrix = edit_.reshape(edit_.transpose(matrix, {1, 0}), {lies.rows * lies.columns});
     matrix = edit_.slice(matrix, {0}, {count});
     return edit_.transpose(edit_.reshape(matrix, extents_at(first, permutation)),
                            inverse(permutation));
+  } else if (lies.is_tall) {
+    matrix = edit_.reshape(matrix, {lies.rows, lies.sequences, lies.columns});
+    matrix = edit_.reshape(edit_.transpose(matrix, {2, 0, 1}),
+                           {lies.rows * lies.columns, lies.sequences});
   } else if (lies.columns != 1) {
     matrix = edit_.transpose(matrix, {1, 0});
     matrix = edit_.reshape(matrix, {lies.sequences, lies.rows * lies.columns});
@@ -350,33 +418,99 @@ bool Sorts::counts_along(Id array, std::int64_t dimension) const {
          !has_float_order(instruction->shape.type);
 }
 
+/// Whether a value of a comparator is one of its elements, all zeros and all NaNs being one.
+bool is_same_number(const hlo::Computation& comparator, Id value, Id element) {
+  if (value == element) return true;
+  const HloInstruction& select = comparator.at(value);
+  if (select.opcode != HloOpcode::kSelect) return false;
+  const HloInstruction& compare = comparator.at(select.operands[0]);
+  const HloInstruction& other = comparator.at(select.operands[1]);
+  if (compare.opcode != HloOpcode::kCompare || compare.operands[0] != element ||
+      other.opcode != HloOpcode::kConstant || other.shape.type != ElementType::kF32 ||
+      !is_same_number(comparator, select.operands[2], element)) {
+    return false;
+  }
+  float number = 0;
+  std::memcpy(&number, other.literal.data(), sizeof number);
+  if (compare.direction == ComparisonDirection::kNe) {
+    return compare.operands[1] == element && std::isnan(number);
+  }
+  const HloInstruction& zero = comparator.at(compare.operands[1]);
+  return compare.direction == ComparisonDirection::kEq && number == 0 &&
+         zero.opcode == HloOpcode::kConstant && zero.literal == other.literal;
+}
+
+/// Whether a key says what the operand is, but for the sign of zeros and NaNs, which goes along
+/// with the position. What else there is in a NaN is lost where the comparator takes all for one.
+bool Sorts::takes_from_key(const HloInstruction& sort, std::size_t operand, std::int64_t length,
+                           SortPlan& made) const {
+  const hlo::Computation& comparator = module_.computation(sort.called.at(0));
+  Origin& origin = made.origins[operand];
+  const Id element = comparator.parameters().at(2 * operand);
+  for (std::size_t t = 0; t < made.terms.size(); ++t) {
+    const OrderingTerm& term = made.terms[t];
+    const bool has_zeros = has_float_order(comparator.at(element).shape.type);
+    if (term.value == element && (term.is_total || !has_zeros)) {
+      origin = {static_cast<std::int64_t>(t), true, term.descends};
+      return true;
+    }
+    const auto bits = static_cast<int>(made.signed_operands.size());
+    if (!has_zeros || !is_same_number(comparator, term.value, element)) continue;
+    if (length << (bits + 1) > std::int64_t{1} << 30) continue;
+    origin = {static_cast<std::int64_t>(t), true, term.descends, bits};
+    made.signed_operands.push_back(operand);
+    made.needs_position = true;
+    return true;
+  }
+  return false;
+}
+
 /// What becomes of a sort: keys, what goes along with them, and where its results come from.
 void Sorts::plan(const HloInstruction& sort, std::int64_t dimension, SortPlan& made) const {
-  const hlo::Computation& comparator = module_.computation(sort.called.at(0));
   const auto terms = static_cast<std::int64_t>(made.terms.size());
+  const std::int64_t length =
+      at(sort.operands[0]).shape.dimensions[static_cast<std::size_t>(dimension)];
   const std::vector<bool> live = live_results(sort.id, sort.operands.size());
   made.origins.resize(sort.operands.size());
   for (std::size_t i = 0; i < sort.operands.size(); ++i) {
-    Origin& origin = made.origins[i];
-    if (!live[i]) continue;
-    for (std::size_t t = 0; t < made.terms.size(); ++t) {
-      const HloInstruction& value = comparator.at(made.terms[t].value);
-      const bool is_element = value.opcode == HloOpcode::kParameter &&
-                              value.parameter_number == 2 * static_cast<std::int64_t>(i);
-      if (is_element && (made.terms[t].is_total || !has_float_order(value.shape.type))) {
-        origin = {static_cast<std::int64_t>(t), true, made.terms[t].descends};
-      }
-    }
-    if (origin.word >= 0) continue;
+    if (!live[i] || takes_from_key(sort, i, length, made)) continue;
     made.needs_position = true;
-    const bool is_position = counts_along(sort.operands[i], dimension);
-    origin.word = terms;
-    if (is_position) continue;
+    made.origins[i].word = terms;
+    if (counts_along(sort.operands[i], dimension)) continue;
     made.carried.push_back(i);
-    origin.word += static_cast<std::int64_t>(made.carried.size());
+    made.origins[i].word += static_cast<std::int64_t>(made.carried.size());
   }
   made.keys = terms + (made.needs_position ? 1 : 0);
   made.words = made.keys + static_cast<std::int64_t>(made.carried.size());
+}
+
+/// The position and, below it, signs.
+Id Sorts::position_word(const SortPlan& made, const std::vector<Id>& matrices, Id place) {
+  const std::size_t bits = made.signed_operands.size();
+  if (bits == 0) return place;
+  Id word = edit_.binary_with(HloOpcode::kShiftLeft, place, static_cast<double>(bits));
+  for (std::size_t i = 0; i < bits; ++i) {
+    const Id number = word_of(matrices[made.signed_operands[i]]);
+    Id sign = edit_.binary_with(HloOpcode::kShiftRightLogical, number, 31);
+    if (i > 0) sign = edit_.binary_with(HloOpcode::kShiftLeft, sign, static_cast<double>(i));
+    word = edit_.binary(HloOpcode::kOr, word, sign);
+  }
+  return word;
+}
+
+Id Sorts::result_word(const SortPlan& made, const Origin& origin, ElementType type,
+                      const std::vector<Id>& words) {
+  const std::size_t bits = made.signed_operands.size(), position = made.terms.size();
+  Id word = words[static_cast<std::size_t>(origin.word)];
+  if (!origin.is_key) {
+    const bool has_signs = static_cast<std::size_t>(origin.word) == position && bits > 0;
+    if (!has_signs) return word;
+    return edit_.binary_with(HloOpcode::kShiftRightLogical, word, static_cast<double>(bits));
+  }
+  word = without_order(word, type, origin.descends);
+  if (origin.sign_bit < 0) return word;
+  const Id sign = edit_.binary_with(HloOpcode::kShiftLeft, words[position], 31 - origin.sign_bit);
+  return edit_.binary(HloOpcode::kOr, word, edit_.binary_with(HloOpcode::kAnd, sign, kTopBit));
 }
 
 /// Behind the end of a sequence stand the last of all keys.
@@ -424,7 +558,7 @@ void Sorts::visit_sort(Id id) {
   for (const Id operand : sort.operands) matrices.push_back(arranged(*lies, operand));
   const Id place = position(*lies);
   std::vector<Id> words = keys_of(sort, made, *lies, matrices, place);
-  if (made.needs_position) words.push_back(place);
+  if (made.needs_position) words.push_back(position_word(made, matrices, place));
   for (const std::size_t i : made.carried) words.push_back(word_of(matrices[i]));
   words = sorted(*lies, words, made.keys);
   std::vector<Id> results;
@@ -435,8 +569,7 @@ void Sorts::visit_sort(Id id) {
       continue;
     }
     const ElementType type = edit_.shape(sort.operands[i]).type;
-    Id word = words[static_cast<std::size_t>(origin.word)];
-    if (origin.is_key) word = without_order(word, type, origin.descends);
+    const Id word = result_word(made, origin, type, words);
     results.push_back(back(*lies, value_of(word, type), lies->length));
   }
   if (sort.shape.is_tuple()) return edit_.finish_tuple(results);
@@ -469,6 +602,84 @@ void Sorts::visit_topk(Id id) {
       {back(*lies, value, count), edit_.convert(back(*lies, words[1], count), index)});
 }
 
+/// Along which dimension each sequence of numbers is a permutation of all places: a sort has
+/// brought them along.
+std::optional<std::int64_t> Sorts::permuted_dimension(Id indices) const {
+  const HloInstruction* instruction = &at(indices);
+  while (instruction->opcode == HloOpcode::kReshape || instruction->opcode == HloOpcode::kConvert) {
+    instruction = &at(instruction->operands[0]);
+  }
+  if (instruction->opcode != HloOpcode::kGetTupleElement) return std::nullopt;
+  const HloInstruction& sort = at(instruction->operands[0]);
+  if (sort.opcode != HloOpcode::kSort) return std::nullopt;
+  Extents with_number = instruction->shape.dimensions;
+  const bool is_whole = at(indices).shape.dimensions == with_number;
+  with_number.push_back(1);
+  if (!is_whole && at(indices).shape.dimensions != with_number) return std::nullopt;
+  const std::int64_t dimension =
+      sort.dimensions.empty() ? instruction->shape.rank() - 1 : sort.dimensions[0];
+  const Id places = sort.operands.at(static_cast<std::size_t>(instruction->tuple_index));
+  if (!counts_along(places, dimension)) return std::nullopt;
+  return dimension;
+}
+
+/// The dimension along which a scatter puts each element of a sequence to a place of its own.
+std::optional<std::int64_t> Sorts::inverted_dimension(const HloInstruction& scatter) const {
+  const hlo::GatherDimensions& dims = scatter.gather;
+  if (scatter.operands.size() != 3 || scatter.shape.is_tuple()) return std::nullopt;
+  const ElementType type = scatter.shape.type;
+  const bool is_word =
+      has_float_order(type) || type == ElementType::kS32 || type == ElementType::kU32;
+  const std::int64_t rank = scatter.shape.rank();
+  const Extents& extents = scatter.shape.dimensions;
+  const auto dimension = permuted_dimension(scatter.operands[1]);
+  if (!is_word || !dimension || at(scatter.operands[2]).shape.dimensions != extents ||
+      dims.index_vector_dim != rank ||
+      at(scatter.operands[1]).shape.element_count() != scatter.shape.element_count()) {
+    return std::nullopt;
+  }
+  Extents others;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    if (d != *dimension) others.push_back(d);
+  }
+  Extents sorted_dims = dims.operand_batching_dims;
+  std::sort(sorted_dims.begin(), sorted_dims.end());
+  const bool is_along = dims.offset_dims.empty() && sorted_dims == others &&
+                        dims.operand_batching_dims == dims.start_indices_batching_dims &&
+                        dims.collapsed_slice_dims == Extents{*dimension} &&
+                        dims.start_index_map == Extents{*dimension};
+  const HloOpcode opcode = scatter_operation(module_.computation(scatter.called.at(0)));
+  if (!is_along || opcode == HloOpcode::kCount) return std::nullopt;
+  return dimension;
+}
+
+/// The inverse of a permutation, as the gradient of a sort needs it: a sort by the places.
+void Sorts::visit_inverse(Id id, std::int64_t dimension) {
+  const HloInstruction scatter = at(id);
+  const Extents extents = scatter.shape.dimensions;
+  const auto lies = arrangement(extents, dimension, 2, 1, 0);
+  if (!lies) return;
+  IndexedView view;
+  view.batch = lies->sequences;
+  view.indexed = lies->length;
+  view.batches = {view.batch};
+  view.picks = {lies->length};
+  const double by_element =
+      kScatteredElementCycles * static_cast<double>(scatter.shape.element_count());
+  const double least = std::min(by_element, selection_cycles(view, lies->length));
+  if (network_cycles(*lies, 2, 1) > least) return;
+  edit_.stand_for(id);
+  const Id numbers = edit_.convert(edit_.reshape(scatter.operands[1], extents), ElementType::kS32);
+  const Id key = last_where_there_is_none(*lies, arranged(*lies, numbers), position(*lies));
+  const Id update = arranged(*lies, scatter.operands[2]);
+  const ElementType type = edit_.shape(update).type;
+  const Id word = sorted(*lies, {key, word_of(update)}, 1).at(1);
+  const Id made = back(*lies, value_of(word, type), lies->length);
+  const HloOpcode opcode = scatter_operation(module_.computation(scatter.called.at(0)));
+  if (opcode == HloOpcode::kParameter) return edit_.finish(made);
+  edit_.finish(edit_.binary(opcode, scatter.operands[0], made));
+}
+
 void Sorts::visit(Id id) {
   const HloInstruction& instruction = at(id);
   if (instruction.opcode == HloOpcode::kSort) return visit_sort(id);
@@ -479,6 +690,14 @@ void Sorts::visit(Id id) {
 
 void Sorts::run() {
   const std::size_t count = module_.entry_computation().instructions.size();
+  std::vector<std::pair<Id, std::int64_t>> inverses;
+  for (std::size_t i = 0; i < count; ++i) {
+    const HloInstruction& instruction = at(static_cast<Id>(i));
+    if (instruction.opcode != HloOpcode::kScatter) continue;
+    const auto dimension = inverted_dimension(instruction);
+    if (dimension) inverses.emplace_back(static_cast<Id>(i), *dimension);
+  }
+  for (const auto& [id, dimension] : inverses) visit_inverse(id, dimension);
   for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
   if (module_.entry_computation().instructions.size() > count) tidy(module_.entry_computation());
 }
