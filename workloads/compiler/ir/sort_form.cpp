@@ -177,7 +177,9 @@ double sort_cycles(const SortForm& form, const Target& target) {
   // a selection for each word of each of both.
   // A quarter is lost where a piece of code begins and ends.
   const double in_registers = 1.25 * (3 * keys - 2 + 2 * words) / 4;
-  const double in_sublanes = std::max(2 * words, (3 * keys - 1 + words) / 2);
+  // Where there are eight registers their sublanes are loaded as registers.
+  const double in_sublanes =
+      form.registers() >= 8 ? 1.1 * in_registers : std::max(2 * words, (3 * keys - 1 + words) / 2);
   const double turn = 1.05 * words * target.xlu_interval_cycles;
   // Of the first so many bits of lanes.
   const auto of_lanes = [&](int lane_bits) {
@@ -207,9 +209,18 @@ double sort_cycles(const SortForm& form, const Target& target) {
     }
     cycles += left * of_stages(std::min(phase, kept));
   }
-  const double bytes = 2 * 4096 * words * static_cast<double>(registers);
-  return kKernelCycles + cycles * static_cast<double>(registers) +
-         (1 + 2 * form.tile_bits()) * bytes / target.hbm_bytes_per_cycle;
+  // What moves while others are worked on takes no time of its own, but for the stages between lane
+  // tiles, which take less than that.
+  const SortBlocks blocks = sort_blocks(form, target);
+  const double share = blocks.buffers == 1 ? 1
+                                           : static_cast<double>(blocks.width) /
+                                                 static_cast<double>(ceil_divide(form.lanes, 128));
+  const double stored =
+      form.kept == 0 ? 1
+                     : static_cast<double>(form.kept) / 8 / static_cast<double>(form.registers());
+  const double traffic = 4096 * words / target.hbm_bytes_per_cycle;
+  cycles += traffic * (share * (1 + stored) + 2 * form.tile_bits() * (1 + share));
+  return kKernelCycles + cycles * static_cast<double>(registers);
 }
 
 }  // namespace tpu::compiler

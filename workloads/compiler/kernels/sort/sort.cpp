@@ -102,7 +102,8 @@ class SortKernel {
                                           std::int64_t register_offset);
   void complement_keys(Piece& piece, const SortStep& step, std::int64_t register_offset,
                        Words& words);
-  std::vector<Words> load_group(const Piece& piece, const std::vector<std::int64_t>& registers);
+  std::vector<Words> load_group(const SortPass& pass, const Piece& piece,
+                                const std::vector<std::int64_t>& registers);
   void take_steps(const SortPass& pass, Piece& piece, const std::vector<std::int64_t>& registers,
                   std::vector<Words>& words);
   static std::int64_t spread(const SortPass& pass, std::int64_t group);
@@ -115,6 +116,13 @@ class SortKernel {
   Words partners(int bit, const VmemAddress& address, const Words& mine);
   VmemAddress place(std::int64_t word, SReg row, std::int64_t registers) const {
     return VmemAddress(work_[static_cast<std::size_t>(word)], 8 * registers, row);
+  }
+  VmemAddress place(const SortPass& pass, std::int64_t word, SReg row,
+                    std::int64_t registers) const {
+    if (!pass.is_strided) return place(word, row, registers);
+    return VmemAddress(work_[static_cast<std::size_t>(word)], registers / 8 * 64 + registers % 8,
+                       row)
+        .stride(8);
   }
   /// Registers that one straight piece of code takes: a power of two.
   std::int64_t unrolled(std::int64_t count, std::int64_t most) const {
@@ -403,19 +411,24 @@ SortKernel::Piece SortKernel::piece_of(const SortPass& pass, SReg index, std::in
     open(pass.dead_low, pass.dead_count);
     if (pass.low >= pass.dead_low) open(pass.low, compared);
     piece.first_register = number;
-    row = add(builder_, buffer, {builder_.shift_left(number, 3), 0});
+    SReg first = builder_.shift_left(number, 3);
+    if (pass.is_strided) {
+      first = builder_.or_(builder_.shift_left(builder_.shift_right(number, 3), 6),
+                           builder_.and_(number, 7));
+    }
+    row = add(builder_, buffer, {first, 0});
   }
   piece.row = builder_.add(to_operand(builder_, row), 0);
   return piece;
 }
 
-std::vector<SortKernel::Words> SortKernel::load_group(const Piece& piece,
+std::vector<SortKernel::Words> SortKernel::load_group(const SortPass& pass, const Piece& piece,
                                                       const std::vector<std::int64_t>& registers) {
   std::vector<Words> words;
   for (const std::int64_t number : registers) {
     words.emplace_back();
     for (std::int64_t word = 0; word < form_.words; ++word) {
-      words.back().push_back(builder_.load(place(word, piece.row, number)));
+      words.back().push_back(builder_.load(place(pass, word, piece.row, number)));
     }
   }
   return words;
@@ -441,16 +454,21 @@ void SortKernel::emit_register_pass(const SortPass& pass, Index buffer) {
   const std::int64_t together = unrolled(groups, std::max<std::int64_t>(1, 2 * together_ / held));
   const auto body = [&](SReg index) {
     Piece piece = piece_of(pass, index, together, buffer);
-    for (std::int64_t group = 0; group < together; ++group) {
+    // Groups that share eight registers stand as far apart as there are others.
+    const std::int64_t sharing =
+        pass.is_strided ? std::min(together, std::max<std::int64_t>(1, 8 / held)) : 1;
+    for (std::int64_t i = 0; i < together; ++i) {
+      const std::int64_t apart = together / sharing;
+      const std::int64_t group = i % apart * sharing + i / apart;
       std::vector<std::int64_t> registers;
       for (std::int64_t i = 0; i < held; ++i) {
         registers.push_back(spread(pass, group) + (i << pass.low));
       }
-      std::vector<Words> words = load_group(piece, registers);
+      std::vector<Words> words = load_group(pass, piece, registers);
       take_steps(pass, piece, registers, words);
       for (std::size_t i = 0; i < words.size(); ++i) {
         for (std::size_t word = 0; word < words[i].size(); ++word) {
-          builder_.store(place(static_cast<std::int64_t>(word), piece.row, registers[i]),
+          builder_.store(place(pass, static_cast<std::int64_t>(word), piece.row, registers[i]),
                          words[i][word]);
         }
       }
@@ -496,7 +514,7 @@ void SortKernel::emit_inner_pass(const SortPass& pass, Index buffer) {
     for (std::int64_t i = 0; i < together; ++i) {
       const std::int64_t number = spread(pass, i);
       const VmemAddress address = place(0, piece.row, number);
-      Words mine = load_group(piece, {number})[0], other;
+      Words mine = load_group(pass, piece, {number})[0], other;
       if (!crosses_lanes) other = partners(pass.low, address, mine);
       for (const SortStep& step : pass.steps) {
         if (step.kind != SortStep::Kind::kComplement) continue;
@@ -542,7 +560,7 @@ void SortKernel::emit_turn(const SortPass& pass, Index buffer) {
     builder_.new_block();
     push(builder_.constant(0));
     builder_.loop(static_cast<std::uint64_t>(count), [&](SReg number) {
-      push(builder_.and_(builder_.add(number, 1), count - 1));
+      push(builder_.min(builder_.add(number, 1), count - 1));
       const SReg row = builder_.add(to_operand(builder_, buffer), builder_.shift_left(number, 7));
       for (std::int64_t i = 0; i < kTurned; ++i) {
         builder_.store(place(word, row, i), builder_.transpose_pop());

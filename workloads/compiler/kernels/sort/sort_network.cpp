@@ -17,10 +17,12 @@ class PassMaker {
   /// `lowest`: of the bits that are compared next to this one.
   void compare(int bit, int lowest = 0) {
     if (!takes(bit)) begin(bit, lowest);
-    std::vector<SortStep>& steps = passes_.back().steps;
-    steps.insert(steps.end(), waiting_.begin(), waiting_.end());
+    SortPass& pass = passes_.back();
+    for (const SortStep& step : waiting_) {
+      pass.steps.push_back({step.kind, number_in(pass, step.bit), number_in(pass, step.other)});
+    }
     waiting_.clear();
-    steps.push_back({SortStep::Kind::kCompare, bit, -1});
+    pass.steps.push_back({SortStep::Kind::kCompare, number_in(pass, bit), -1});
   }
   void turn() {
     SortPass pass;
@@ -42,9 +44,31 @@ class PassMaker {
  private:
   bool takes(int bit) const {
     if (!is_open_ || passes_.back().is_within) return false;
-    return bit >= passes_.back().low && bit < passes_.back().low + passes_.back().count;
+    const SortPass& pass = passes_.back();
+    if (pass.is_strided != is_of_sublanes(bit)) return false;
+    const int number = number_in(pass, bit);
+    return number >= pass.low && number < pass.low + pass.count;
+  }
+  bool is_of_sublanes(int bit) const { return bit >= register_bits_ && bit < register_bits_ + 3; }
+  /// What a pass calls a bit.
+  int number_in(const SortPass& pass, int bit) const {
+    if (!pass.is_strided || bit < 0) return bit;
+    if (is_of_sublanes(bit)) return bit - register_bits_;
+    return bit < 3 ? bit + register_bits_ : bit;
+  }
+  void begin_strided(int bit) {
+    SortPass pass;
+    pass.is_strided = true;
+    pass.count = std::min(most_, 3);
+    pass.low = std::max(0, bit - register_bits_ + 1 - pass.count);
+    pass.dead_low = dead_low_;
+    pass.dead_count = dead_count_;
+    passes_.push_back(std::move(pass));
+    is_open_ = true;
   }
   void begin(int bit, int lowest) {
+    const bool has_eight = register_bits_ >= 3 && (dead_count_ == 0 || dead_low_ >= 3);
+    if (is_of_sublanes(bit) && has_eight) return begin_strided(bit);
     SortPass pass;
     pass.is_within = bit >= register_bits_;
     pass.count = pass.is_within ? 1 : std::min({most_, register_bits_, bit + 1 - lowest});

@@ -28,6 +28,9 @@ struct SortPass {
   /// pass to the next one the lane is the place in a column of registers: its lowest three bits
   /// have the numbers of the sublane's, the others those of the lowest bits of the register.
   bool turns = false;
+  /// Loads and stores take the same sublane of eight neighbouring registers: in this pass the
+  /// lowest three bits of the register and those of the sublane have each other's numbers.
+  bool is_strided = false;
   int low = 0, count = 0;
   /// Registers that have one of these bits of their number set hold nothing that is wanted.
   int dead_low = 0, dead_count = 0;
