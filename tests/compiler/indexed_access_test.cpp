@@ -449,6 +449,39 @@ std::string dynamic_update(const std::string& array, const std::string& update, 
          array + ", " + array + ") tuple(r, x)\n}\n";
 }
 
+/// A cache that gets the keys of one place, wherever its dimension is: what the window does not
+/// cover stays, and all of it where the place is not one of the array's.
+TEST(IndexedAccess, AScatterOfOneWindowIsAnUpdate) {
+  struct Window {
+    std::string array, indices, updates, attributes;
+    std::string sums = "add(a, b)";
+  };
+  for (const Window& window :
+       std::vector<Window>{{"f32[2,3,20,8,16]", "s32[2]", "f32[3,8,16]",
+                            "update_window_dims={0,1,2}, inserted_window_dims={0,2}, "
+                            "scatter_dims_to_operand_dims={0,2}, index_vector_dim=0"},
+                           {"bf16[3,20,40]", "s32[1]", "bf16[3,5,40]",
+                            "update_window_dims={0,1,2}, inserted_window_dims={}, "
+                            "scatter_dims_to_operand_dims={1}, index_vector_dim=0"},
+                           {"f32[9,20,7]", "s32[1,2]", "f32[1,5,20,3]",
+                            "update_window_dims={1,2,3}, inserted_window_dims={}, "
+                            "scatter_dims_to_operand_dims={2,0}, index_vector_dim=1"},
+                           {"s32[30]", "s32[1]", "s32[]",
+                            "update_window_dims={}, inserted_window_dims={0}, "
+                            "scatter_dims_to_operand_dims={0}, index_vector_dim=0",
+                            "maximum(a, b)"}}) {
+    std::string text = scatter(window.array, window.indices, window.updates, window.attributes);
+    const std::string sum = "add(a, b)";
+    text.replace(text.find(sum), sum.size(), window.sums);
+    std::string last = text;
+    last.replace(last.find("ROOT c"), 4, "    ").replace(last.find("  b ="), 5, "  ROOT b =");
+    for (const std::string& each : {text, last}) {
+      EXPECT_EQ(accesses_left(each), 0U) << each;
+      for (const double place : {-1, 0, 2, 19}) check_hlo(each, indices(place, place));
+    }
+  }
+}
+
 TEST(IndexedAccess, UpdatesLeaveTheOldArrayWhereItIsStillNeeded) {
   for (double start : {-3.0, 2.0, 11.0}) {
     const HloCheck check = indices(start, start);

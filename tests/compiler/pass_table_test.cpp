@@ -53,7 +53,7 @@ TEST(PassTable, RefusesAPassWhoseNeedNobodyHasEstablished) {
   EXPECT_EQ(bug_of_order([](std::vector<Pass>& table) {
               table.erase(table.begin() + static_cast<std::ptrdiff_t>(row_of(table, "widen")));
             }),
-            "table of passes: join_small_kernels needs \"types that memory holds\", which nothing "
+            "table of passes: part_large_fusions needs \"types that memory holds\", which nothing "
             "before it establishes (no pass does)");
   EXPECT_EQ(bug_of_order([](std::vector<Pass>& table) {
               std::swap(table[row_of(table, "fuse")], table[row_of(table, "read_slices_in_place")]);

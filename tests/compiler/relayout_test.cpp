@@ -422,6 +422,19 @@ TEST(Relayout, PartsOfManyLanesMoveInALoop) {
   check(reshape({300000}, {1, 300000}), ElementType::kF32, small_vmem());
 }
 
+/// Slabs of rows that begin nowhere in the tiles of a vector: eight rows of 4001 lanes and whole
+/// tiles of the vector meet after 16 MB.
+TEST(Relayout, RowsOfAnyLengthBecomePartsOfALine) {
+  const compiler::Target small = small_vmem();
+  for (const auto& [rows, lanes] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {200, 4001}, {2000, 301}, {1003, 517}, {16, 20001}, {6000, 129}, {1603, 509}}) {
+    check(reshape({rows, lanes}, {rows * lanes}), ElementType::kF32, small);
+    check(reshape({rows * lanes}, {rows, lanes}), ElementType::kF32, small);
+  }
+  check(reshape({40, 13, 1001}, {40 * 13 * 1001}), ElementType::kF32, small);
+  check(reshape({40 * 13 * 1001}, {40, 13, 1001}), ElementType::kF32, small);
+}
+
 TEST(Relayout, RowsBetweenAColumnAndMatrices) {
   for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
     check(reshape({3 * 37, 300}, {3, 37, 300}), type);

@@ -55,6 +55,10 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,
                          const hlo::HloInstruction& instruction, const Target& target);
 
+/// Whether VMEM has room for the kernel of a fusion of elementwise operations and sums.
+bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                            const hlo::HloInstruction& instruction, const Target& target);
+
 /// Slices, pads, concatenations and reversals, which move boxes of elements.
 bool is_box_move(hlo::HloOpcode opcode);
 

@@ -43,6 +43,7 @@
 #include "workloads/compiler/passes/fuse/copy_sequences.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
+#include "workloads/compiler/passes/fuse/large_fusions.h"
 #include "workloads/compiler/passes/fuse/move_sequences.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
 #include "workloads/compiler/passes/fuse/sums_of_images.h"
@@ -406,7 +407,7 @@ std::vector<Pass> shaping_rows() {
 std::vector<Pass> kernel_rows() {
   const Stage stage = Stage::kEntry;
   const Facts laid_out{Fact::kLayouts, Fact::kOutlined};
-  const Facts fused{Fact::kFused};
+  const Facts fused{Fact::kFused}, scheduled{Fact::kScheduled};
   return {
       {"assign_layouts",
        stage,
@@ -447,11 +448,8 @@ std::vector<Pass> kernel_rows() {
        {"find_bitcasts"}},
       {"read_slices_in_place", stage, on_module<read_slices_in_place>, fused, {Fact::kStoredTypes}},
       {"widen", stage, on_module<widen>, {Fact::kFused, Fact::kLayouts}, {}, {Fact::kStoredTypes}},
-      {"join_small_kernels",
-       stage,
-       run_join_small_kernels,
-       {Fact::kStoredTypes},
-       {Fact::kScheduled}},
+      {"part_large_fusions", stage, with_target<part_large_fusions>, {Fact::kStoredTypes}, {}},
+      {"join_small_kernels", stage, run_join_small_kernels, {Fact::kStoredTypes}, scheduled},
       {"join_moves",
        stage,
        with_target<join_moves>,

@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -38,6 +39,15 @@ ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_c
     if (const auto form = form_that_fits(in_tiles, fits)) return *form;
   }
   return graph;
+}
+
+bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& computation,
+                            const hlo::HloInstruction& instruction, const Target& target) {
+  const hlo::Computation fused = computation_of(module, computation, instruction);
+  const std::size_t operands = instruction.operands.size();
+  const ExpressionGraph graph =
+      fitting_form(ExpressionGraph(module, fused, instruction.name), operands, target);
+  return static_cast<bool>(find_elementwise_plan(graph, operands, target));
 }
 
 LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computation& computation,

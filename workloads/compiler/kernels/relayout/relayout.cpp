@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "sim/base/error.h"
@@ -200,6 +201,7 @@ class Relayout {
   OrRefusal<KernelPlan> plan_permutation() const;
   void offer_pieces(const std::vector<std::size_t>& permutation, BestSlabs& best) const;
   OrRefusal<KernelPlan> plan_reshape() const;
+  std::optional<SlabPlan> plan_line(SlabArray source, SlabArray target) const;
   SlabArray array(std::size_t operand_number, int dimension) const;
   SlabArray result(int dimension) const;
   Refusal refuse(const std::string& why) const {
@@ -441,8 +443,24 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
                        body, target_, 1, scratch);
   }
   if (!slabs && has_vector) slabs = plan_of_lanes(1);
+  if (!slabs && has_vector) slabs = plan_line(source, target);
   if (!slabs) return refuse_size();
   return slabs->kernel;
+}
+
+/// Rows of lanes that begin anywhere in the tiles of a vector.
+std::optional<SlabPlan> Relayout::plan_line(SlabArray source, SlabArray target) const {
+  for (SlabArray* each : {&source, &target}) each->is_line = each->shape.rank() < 2;
+  const SlabArray& rows = source.is_line ? target : source;
+  if (source.is_line == target.is_line || rows.shape.dimensions.back() % isa::kLanes == 0) {
+    return std::nullopt;
+  }
+  const SlabBody body = [](ElementMover& mover, const std::vector<TileArray>& sources,
+                           const TileArray& result) {
+    mover.reshape_line(sources.front(), result);
+  };
+  return plan_slabs(instruction_.name, {source}, target, instruction_.shape.element_count(), body,
+                    target_);
 }
 
 OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxes) const {

@@ -19,6 +19,7 @@ struct TileArray {
   VmemRegion region;
   Index begin;                        ///< VMEM rows from the region's begin.
   std::vector<std::int64_t> extents;  ///< Physical order, major to minor; two or more.
+  Index first = {};  ///< Of rows of 128 lanes: elements in front of the array's own.
 
   std::size_t rank() const { return extents.size(); }
   /// Of packed bf16 tiles, which take four VMEM rows: how they are loaded and stored. Only blocks
@@ -47,7 +48,7 @@ struct ItemPlace {
   Index tile, lane;
   bool begins_tile() const { return lane.is_constant() && lane.offset == 0; }
 };
-ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes);
+ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes, Index first = {});
 
 /// Where two registers are joined that hold 128 lanes each, one behind the other: the lanes of the
 /// result begin at a lane of the first one.
@@ -88,6 +89,8 @@ class ElementMover {
   void use_scratch(VmemRegion region) { scratch_ = region; }
   /// `count` elements of an array of one dimension (rows of 128 lanes), from one place to another:
   /// eight rows of the target at a time.
+  /// Rows of lanes, and the part of a vector that has their elements, behind its first ones.
+  void reshape_line(const TileArray& source, const TileArray& target);
   void move_linear(const TileArray& source, const TileArray& target, std::int64_t from,
                    std::int64_t to, std::int64_t count);
 

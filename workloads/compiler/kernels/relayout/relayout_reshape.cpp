@@ -304,9 +304,9 @@ std::int64_t ElementMover::reshape_scratch(const TileArray& source, const TileAr
   return round_up(ceil_divide(elements_of(source), std::int64_t{128}) + 8, std::int64_t{8});
 }
 
-ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes) {
+ItemPlace item_place(KernelBuilder& builder, Index item, std::int64_t lanes, Index before) {
   if (lanes % 128 == 0) return {multiply(builder, item, lanes / 128), {}};
-  const Index first = multiply(builder, item, lanes);
+  const Index first = add(builder, before, multiply(builder, item, lanes));
   return {divide_by_power_of_two(builder, first, 7), modulo_power_of_two(builder, first, 7)};
 }
 
@@ -342,9 +342,13 @@ bool ElementMover::reshape_linear(const TileArray& source, const TileArray& targ
   return true;
 }
 
+void ElementMover::reshape_line(const TileArray& source, const TileArray& target) {
+  TPU_CHECK(reshape_linear(source, target), "a line on either side");
+}
+
 /// Behind the last row there may be one that is loaded for none of its lanes.
 void ElementMover::cut_row(const TileArray& linear, const TileArray& rows, Index item, Index row) {
-  const ItemPlace from = item_place(builder_, item, rows.extents.back());
+  const ItemPlace from = item_place(builder_, item, rows.extents.back(), linear.first);
   const Index first = add(builder_, linear.begin, from.tile);
   LaneSeam seam;
   if (!from.begins_tile()) seam = seam_at(from.lane);
@@ -361,7 +365,7 @@ void ElementMover::cut_row(const TileArray& linear, const TileArray& rows, Index
 
 void ElementMover::append_row(const TileArray& rows, const TileArray& linear, Index row,
                               Index item) {
-  const ItemPlace to = item_place(builder_, item, rows.extents.back());
+  const ItemPlace to = item_place(builder_, item, rows.extents.back(), linear.first);
   const Index first = add(builder_, linear.begin, to.tile);
   for (std::int64_t tile = 0; tile < rows.lane_tiles(); tile += 8) {
     const std::uint8_t mask = sublanes(0, std::min<std::int64_t>(8, rows.lane_tiles() - tile));

@@ -26,6 +26,10 @@ std::int64_t room_of(std::uint64_t vmem_bytes) {
   return static_cast<std::int64_t>(vmem_bytes / 512) - 256;
 }
 
+/// Of a tile of a vector: 2^10.
+constexpr std::int64_t kLineElements = 1024;
+constexpr int kLineBits = 10;
+
 /// Elements of a tile along a physical dimension.
 std::int64_t tile_size(std::size_t rank, int dimension) {
   if (dimension + 1 == static_cast<int>(rank)) return 128;
@@ -50,6 +54,10 @@ struct Placed {
   /// Indices of the cut dimension in a slab of so much of `extent`.
   std::int64_t indices(std::int64_t elements) const {
     return ceil_divide(elements + array.more, array.of_index);
+  }
+  /// Of a line: tiles that hold so many elements, wherever they begin.
+  std::int64_t line_tiles(std::int64_t elements) const {
+    return std::min(extents.front() / 8, ceil_divide(elements, kLineElements) + 1);
   }
   /// Tiles along the cut dimension that so many elements take.
   std::int64_t tiles_of(std::int64_t elements) const {
@@ -144,7 +152,7 @@ class SlabKernel {
     for (const SlabArray& source : sources) sources_.push_back(place(source));
     target_ = place(target);
     for (const Placed* each : all()) {
-      if (!each->is_cut()) continue;
+      if (!each->is_cut() || each->array.is_line) continue;
       const std::int64_t tile = tile_size(each->extents.size(), each->array.dimension);
       unit_ = std::lcm(unit_, tile * each->array.of_index);
       if (!each->is_cut_twice()) continue;
@@ -185,6 +193,7 @@ class SlabKernel {
   /// Tiles along the cut dimension of an array, for so many elements of it.
   static std::int64_t slab_tiles(const Placed& array, std::int64_t elements) {
     if (!array.is_cut()) return 0;
+    if (array.array.is_line) return array.line_tiles(elements);
     return ceil_divide(array.indices(elements),
                        tile_size(array.extents.size(), array.array.dimension));
   }
@@ -216,10 +225,15 @@ class SlabKernel {
   void start_loads(Index slab, Index parity);
   std::int64_t elements_of(Index slab) const;
   std::int64_t loaded(std::int64_t elements) const;
-  void work(const SlabBody& body, Index parity, std::int64_t elements);
+  Index line_tile(Index slab);
+  Index loaded_tile(const Placed& line, Index slab);
+  Index finished_tiles(const Placed& line, Index slab);
+  ScalarOperand finished_granules(const Placed& line, Index slab);
+  void take_over(Index slab, Index parity);
+  void work(const SlabBody& body, Index slab, Index parity, std::int64_t elements);
   /// An array of a slab of so many elements, wherever it lies.
   TileArray extents_of(const Placed& array, std::int64_t elements) const;
-  TileArray view(const Placed& array, Index parity, std::int64_t elements);
+  TileArray view(const Placed& array, Index slab, Index parity, std::int64_t elements);
   std::int64_t scratch_rows(std::int64_t slab) const;
   Index buffer_begin(const Placed& array, Index parity) {
     return multiply(builder_, parity, array.buffer_rows(slab_tiles(array, slab_)));
@@ -375,7 +389,7 @@ void SlabKernel::make_descriptors() {
   const std::int64_t rest = extent_ % slab_;
   const auto prepare = [&](Placed& each, bool loads) {
     each.dma = dma_of(each, loads, std::min(slab_, extent_));
-    if (rest > 0) each.last_dma = dma_of(each, loads, rest);
+    if (rest > 0) each.last_dma = each.array.is_line ? each.dma : dma_of(each, loads, rest);
   };
   for (Placed& source : sources_) prepare(source, true);
   prepare(target_, false);
@@ -410,7 +424,10 @@ void SlabKernel::transfer(Placed& array, bool loads, Index slab, Index parity,
                           std::int64_t elements) {
   const std::uint32_t flag = loads ? site_.load_flag : site_.store_flag;
   Index offset;
-  if (array.is_cut()) {
+  if (array.array.is_line) {
+    offset =
+        multiply(builder_, loads ? loaded_tile(array, slab) : line_tile(slab), array.tile_granules);
+  } else if (array.is_cut()) {
     const std::int64_t distance = array.distance(array.array.dimension);
     const std::int64_t advance = array.array.advance.value_or(slab_);
     const Index passed = multiply(builder_, slab, array.tiles_of(std::abs(advance)) * distance);
@@ -429,7 +446,61 @@ void SlabKernel::transfer(Placed& array, bool loads, Index slab, Index parity,
   const VmemAddress vmem =
       at(array.buffers, array.is_cut() ? buffer_begin(array, parity) : Index{});
   const ScalarOperand to_flag = to_operand(builder_, parity.plus(flag));
+  if (!loads && array.array.is_line) {
+    return array.dma.start(hbm, vmem, to_flag, finished_granules(array, slab));
+  }
   (elements == slab_ ? array.dma : array.last_dma).start(hbm, vmem, to_flag);
+}
+
+/// The tile of a line that a slab's first element stands in.
+Index SlabKernel::line_tile(Index slab) {
+  return divide_by_power_of_two(builder_, multiply(builder_, slab, slab_), kLineBits);
+}
+
+/// The first tile of a line that is fetched for a slab: all of them are in the array.
+Index SlabKernel::loaded_tile(const Placed& line, Index slab) {
+  const std::int64_t last = line.extents.front() / 8 - line.line_tiles(slab_);
+  const Index first = line_tile(slab);
+  if (first.is_constant()) return {{}, std::min(first.offset, last)};
+  return {builder_.min(to_operand(builder_, first), last), 0};
+}
+
+/// Tiles that are complete with the slab, with the last one all.
+Index SlabKernel::finished_tiles(const Placed& line, Index slab) {
+  const Index first = line_tile(slab);
+  const auto until = [&](Index end) {
+    return add(builder_, end, {builder_.sub(0, to_operand(builder_, first)), 0});
+  };
+  const std::int64_t slabs = ceil_divide(extent_, slab_), all = line.extents.front() / 8;
+  const Index next = line_tile(slab.plus(1));
+  if (slab.is_constant()) {
+    return {{}, (slab.offset + 1 < slabs ? next.offset : all) - first.offset};
+  }
+  if (extent_ % slab_ != 0) return until(next);
+  const PReg is_last = builder_.equal(to_operand(builder_, slab), slabs - 1);
+  return until({builder_.select(is_last, all, to_operand(builder_, next)), 0});
+}
+
+ScalarOperand SlabKernel::finished_granules(const Placed& line, Index slab) {
+  return to_operand(builder_, multiply(builder_, finished_tiles(line, slab), line.tile_granules));
+}
+
+/// The tile that the slab before began goes to the begin of this one's buffer.
+void SlabKernel::take_over(Index slab, Index parity) {
+  const auto copy = [&] {
+    const Index before = slab.plus(-1);
+    const Index place =
+        add(builder_, buffer_begin(target_, modulo_power_of_two(builder_, before, 1)),
+            multiply(builder_, finished_tiles(target_, before), 8));
+    builder_.store(at(target_.buffers, buffer_begin(target_, parity)),
+                   builder_.load(at(target_.buffers, place)));
+  };
+  if (slab.is_constant()) {
+    if (slab.offset > 0) copy();
+    return;
+  }
+  builder_.if_(builder_.less(0, to_operand(builder_, slab)), copy);
+  builder_.new_block();
 }
 
 /// Of a slab; the last one may be smaller, and has DMAs of its own.
@@ -453,7 +524,8 @@ std::int64_t SlabKernel::elements_of(Index slab) const {
 std::int64_t SlabKernel::loaded(std::int64_t elements) const {
   std::int64_t granules = 0;
   for (const Placed& source : sources_) {
-    if (source.is_cut()) granules += source.granules(slab_tiles(source, elements));
+    const std::int64_t of_slab = source.array.is_line ? slab_ : elements;
+    if (source.is_cut()) granules += source.granules(slab_tiles(source, of_slab));
   }
   return granules;
 }
@@ -462,7 +534,8 @@ TileArray SlabKernel::extents_of(const Placed& array, std::int64_t elements) con
   TileArray tiles;
   tiles.extents = array.extents;
   if (array.is_cut()) {
-    tiles.extents[static_cast<std::size_t>(array.array.dimension)] = array.indices(elements);
+    tiles.extents[static_cast<std::size_t>(array.array.dimension)] =
+        array.array.is_line ? 8 * array.line_tiles(slab_) : array.indices(elements);
   }
   if (array.is_cut_twice()) {
     tiles.extents[static_cast<std::size_t>(array.array.outer_dimension)] = piece_elements_;
@@ -470,8 +543,14 @@ TileArray SlabKernel::extents_of(const Placed& array, std::int64_t elements) con
   return tiles;
 }
 
-TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t elements) {
+TileArray SlabKernel::view(const Placed& array, Index slab, Index parity, std::int64_t elements) {
   TileArray tiles = extents_of(array, elements);
+  if (array.array.is_line) {
+    const bool loads = &array != &target_;
+    const Index tile = loads ? loaded_tile(array, slab) : line_tile(slab);
+    const Index before = multiply(builder_, tile, -kLineElements);
+    tiles.first = add(builder_, multiply(builder_, slab, slab_), before);
+  }
   if (array.is_widened()) {
     tiles.region = array.wide;
   } else {
@@ -482,17 +561,18 @@ TileArray SlabKernel::view(const Placed& array, Index parity, std::int64_t eleme
   return tiles;
 }
 
-void SlabKernel::work(const SlabBody& body, Index parity, std::int64_t elements) {
+void SlabKernel::work(const SlabBody& body, Index slab, Index parity, std::int64_t elements) {
   builder_.new_block();
+  if (target_.array.is_line && slab_ < extent_) take_over(slab, parity);
   std::vector<TileArray> sources;
   for (const Placed& source : sources_) {
-    sources.push_back(view(source, parity, elements));
+    sources.push_back(view(source, slab, parity, elements));
     if (source.is_widened()) {
       mover_.unpack(*site_.memory, source.buffers,
                     source.is_cut() ? buffer_begin(source, parity) : Index{}, sources.back());
     }
   }
-  const TileArray target = view(target_, parity, elements);
+  const TileArray target = view(target_, slab, parity, elements);
   body(mover_, sources, target);
   if (target_.is_widened()) {
     mover_.pack(*site_.memory, target, target_.buffers,
@@ -564,7 +644,8 @@ void SlabKernel::run_pipeline(const SlabBody& body, const BlockPipeline::Blocks&
     load.start = [&](Index block, Index parity) { start_loads(slab_of(block), parity); };
   }
   store.flag = site_.store_flag;
-  store.granules = [&](Index block) {
+  store.granules = [&](Index block) -> ScalarOperand {
+    if (target_.array.is_line) return finished_granules(target_, slab_of(block));
     return target_.granules(slab_tiles(target_, elements_of(slab_of(block))));
   };
   store.start = [&](Index block, Index parity) {
@@ -572,7 +653,8 @@ void SlabKernel::run_pipeline(const SlabBody& body, const BlockPipeline::Blocks&
     transfer(target_, false, slab, parity, elements_of(slab));
   };
   BlockPipeline(builder_, blocks, load, store).run([&](Index block, Index parity) {
-    work(body, parity, elements_of(slab_of(block)));
+    const Index slab = slab_of(block);
+    work(body, slab, parity, elements_of(slab));
   });
 }
 

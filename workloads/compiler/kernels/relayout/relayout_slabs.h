@@ -32,6 +32,9 @@ struct SlabArray {
   /// Elements from the begin of a slab to that of the next one, whole tiles; less than zero:
   /// backwards. Nothing: those of a slab of `extent`.
   std::optional<std::int64_t> advance = std::nullopt;
+  /// A vector whose slabs begin anywhere in its tiles: each is the tiles that hold its elements,
+  /// and a result's next one goes on with the tile that the last one began.
+  bool is_line = false;
 };
 
 /// What happens to a slab of each source and of the result, in VMEM. Along the cut dimension they

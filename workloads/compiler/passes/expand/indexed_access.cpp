@@ -77,6 +77,20 @@ struct Roles {
   }
 };
 
+/// Dimensions that a dynamic slice does not take whole.
+Extents sliced_dimensions(const Extents& array, const Extents& slice) {
+  Extents sliced;
+  for (std::size_t d = 0; d < array.size(); ++d) {
+    if (array[d] != slice[d]) sliced.push_back(static_cast<std::int64_t>(d));
+  }
+  return sliced;
+}
+
+bool are_major(const Extents& dimensions, std::size_t rank) {
+  return std::all_of(dimensions.begin(), dimensions.end(),
+                     [rank](std::int64_t d) { return d + 2 < static_cast<std::int64_t>(rank); });
+}
+
 class IndexedAccess {
  public:
   IndexedAccess(hlo::Module& module, const Target& target)
@@ -96,6 +110,8 @@ class IndexedAccess {
   Id in_result_order(const HloInstruction& gather, Id result, const Roles& roles,
                      const Extents& extents, const Extents& pick_extents);
   void visit_scatter(Id id);
+  Extents window_of(const HloInstruction& scatter) const;
+  bool update_window(const HloInstruction& scatter, HloOpcode opcode);
   Id rows_of_updates(const HloInstruction& scatter, const Roles& roles, const Extents& extents,
                      const Extents& sizes, std::size_t own, const Extents& pick_extents,
                      const Extents& pick_labels);
@@ -496,6 +512,71 @@ Id IndexedAccess::in_array_order(Id result, const Roles& roles, const Extents& e
   return result;
 }
 
+/// Extents of a window in a scatter's array.
+Extents IndexedAccess::window_of(const HloInstruction& scatter) const {
+  const hlo::GatherDimensions& dims = scatter.gather;
+  const Extents updates = edit_.dimensions(scatter.operands[2]);
+  Extents sizes(scatter.shape.dimensions.size(), 1);
+  std::size_t window = 0;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const auto dimension = static_cast<std::int64_t>(d);
+    const bool is_window = !contains(dims.collapsed_slice_dims, dimension) &&
+                           !contains(dims.operand_batching_dims, dimension);
+    if (is_window) sizes[d] = updates[static_cast<std::size_t>(dims.offset_dims.at(window++))];
+  }
+  return sizes;
+}
+
+/// A scatter of one window along major dimensions: what stands there is combined with the update
+/// where the window lies in the array, and put back. False for others.
+bool IndexedAccess::update_window(const HloInstruction& scatter, HloOpcode opcode) {
+  const hlo::GatherDimensions& dims = scatter.gather;
+  const std::int64_t numbers_of_one = static_cast<std::int64_t>(dims.start_index_map.size());
+  if (edit_.shape(scatter.operands[1]).element_count() != numbers_of_one) return false;
+  const Extents sizes = window_of(scatter);
+  if (!are_major(sliced_dimensions(scatter.shape.dimensions, sizes), sizes.size())) return false;
+  const Id array = scatter.operands[0];
+  const Extents extents = edit_.dimensions(array);
+  const Id numbers =
+      edit_.convert(edit_.reshape(scatter.operands[1], {numbers_of_one}), ElementType::kS32);
+  std::vector<Id> starts(extents.size(), edit_.scalar(ElementType::kS32, 0));
+  Id inside = -1;
+  for (std::size_t k = 0; k < dims.start_index_map.size(); ++k) {
+    const auto d = static_cast<std::size_t>(dims.start_index_map[k]);
+    const auto place = static_cast<std::int64_t>(k);
+    const Id number = edit_.reshape(edit_.slice(numbers, {place}, {place + 1}), {});
+    const std::int64_t last = extents[d] - sizes[d];
+    const Id fits = edit_.binary(
+        HloOpcode::kAnd,
+        edit_.compare(number, edit_.scalar(ElementType::kS32, 0), ComparisonDirection::kGe),
+        edit_.compare(number, edit_.scalar(ElementType::kS32, static_cast<double>(last)),
+                      ComparisonDirection::kLe));
+    inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
+    starts[d] = rows_.clamp(number, last);
+  }
+  const auto start = [&](HloOpcode access, const std::vector<Id>& arrays) {
+    std::vector<Id> operands = arrays;
+    operands.insert(operands.end(), starts.begin(), starts.end());
+    return edit_.start(access, operands, scatter.shape);
+  };
+  const bool is_whole = sizes == extents;
+  Id present = array;
+  if (!is_whole) {
+    HloInstruction slice = start(HloOpcode::kDynamicSlice, {array});
+    slice.shape = hlo::array_shape(scatter.shape.type, sizes);
+    slice.dynamic_slice_sizes = sizes;
+    present = edit_.append_instruction(std::move(slice));
+  }
+  const Id update = edit_.reshape(scatter.operands[2], sizes);
+  const Id combined =
+      opcode == HloOpcode::kParameter ? update : edit_.binary(opcode, present, update);
+  const Id kept = edit_.select(edit_.broadcast(inside, sizes, {}), combined, present);
+  edit_.finish(
+      is_whole ? kept
+               : edit_.append_instruction(start(HloOpcode::kDynamicUpdateSlice, {array, kept})));
+  return true;
+}
+
 void IndexedAccess::visit_scatter(Id id) {
   const HloInstruction scatter = at(id);
   const hlo::GatherDimensions& dims = scatter.gather;
@@ -512,6 +593,7 @@ void IndexedAccess::visit_scatter(Id id) {
     return;
   }
   edit_.stand_for(id);
+  if (update_window(scatter, opcode)) return;
   const ElementType word = type == ElementType::kBf16   ? ElementType::kF32
                            : type == ElementType::kPred ? ElementType::kS32
                                                         : type;
@@ -519,16 +601,14 @@ void IndexedAccess::visit_scatter(Id id) {
   Id array = whole;
   Id updates = edit_.convert(scatter.operands[2], word);
   Extents extents = edit_.dimensions(array);
-  const Extents update_extents = edit_.dimensions(updates);
   const auto rank = static_cast<std::int64_t>(extents.size());
 
   // Which dimension of the array each window dimension of the updates is.
-  Extents windows, sizes(extents.size(), 1), indexed;
+  const Extents sizes = window_of(scatter);
+  Extents windows, indexed;
   for (std::int64_t d = 0; d < rank; ++d) {
     if (contains(dims.collapsed_slice_dims, d) || contains(dims.operand_batching_dims, d)) continue;
-    const std::int64_t place = dims.offset_dims.at(windows.size());
     windows.push_back(d);
-    sizes[static_cast<std::size_t>(d)] = update_extents[static_cast<std::size_t>(place)];
   }
   for (std::int64_t d : dims.start_index_map) indexed.push_back(d);
   std::sort(indexed.begin(), indexed.end());
@@ -575,20 +655,6 @@ void IndexedAccess::visit_scatter(Id id) {
                             rank == 2 && roles.indexed == Extents{0});
   result = in_array_order(result, roles, extents, shorter, whole);
   edit_.finish(edit_.convert(result, type));
-}
-
-/// Dimensions that a dynamic slice does not take whole.
-Extents sliced_dimensions(const Extents& array, const Extents& slice) {
-  Extents sliced;
-  for (std::size_t d = 0; d < array.size(); ++d) {
-    if (array[d] != slice[d]) sliced.push_back(static_cast<std::int64_t>(d));
-  }
-  return sliced;
-}
-
-bool are_major(const Extents& dimensions, std::size_t rank) {
-  return std::all_of(dimensions.begin(), dimensions.end(),
-                     [rank](std::int64_t d) { return d + 2 < static_cast<std::int64_t>(rank); });
 }
 
 void IndexedAccess::visit_dynamic_slice(Id id) {

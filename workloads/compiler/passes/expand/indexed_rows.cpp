@@ -169,13 +169,22 @@ double table_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix,
                    : cycles_by_rows(gathered_rows_cycles, view, picks, is_matrix, target);
 }
 
+/// Whether picked rows come by DMAs in less time than they are selected: what a selection has found
+/// so far of them goes through VMEM with each row of the table (29 cycles a register of beams'
+/// keys).
+bool are_large(const IndexedView& view, std::int64_t picks) {
+  constexpr std::int64_t kWideRow = 4096, kManyElements = 1 << 18;
+  const std::int64_t row = view.outer * view.inner;
+  return row >= kWideRow && view.batch * picks * row >= kManyElements;
+}
+
 }  // namespace
 
 double IndexedRows::pick_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix,
                                 bool is_word) const {
   const bool is_single = view.outer * view.inner == 1 && is_word;
-  return std::min(selection_cycles(view, picks),
-                  table_cycles(view, picks, is_matrix, is_single, target_));
+  const double rows = table_cycles(view, picks, is_matrix, is_single, target_);
+  return are_large(view, picks) ? rows : std::min(selection_cycles(view, picks), rows);
 }
 
 Id IndexedRows::pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks,
@@ -184,7 +193,7 @@ Id IndexedRows::pick(Id array, const IndexedView& view, Id numbers, std::int64_t
   const bool is_single =
       view.outer * view.inner == 1 && hlo::byte_size(edit_.shape(array).type) == 4;
   const double rows = table_cycles(view, picks, is_matrix, is_single, target_);
-  if (is_short || selection_cycles(view, picks) <= rows) {
+  if (!are_large(view, picks) && (is_short || selection_cycles(view, picks) <= rows)) {
     return pick_by_selection(array, view, numbers);
   }
   return is_single ? gather_lanes(array, view, numbers, picks)

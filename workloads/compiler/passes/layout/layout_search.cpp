@@ -586,9 +586,12 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
 }
 
 /// Whether eight rows of the array, and of another one, fit VMEM twice, where a kernel has to go
-/// through whole rows: for its sums, and for what is not the same in all lanes.
+/// through whole rows: for its sums, and for what is not the same in all lanes. Of eight rows or
+/// fewer it cuts the lanes.
 bool LayoutSearch::rows_fit(InstructionId id, const DimensionOrder& whole) const {
   constexpr double kBuffers = 4;
+  const auto rows = static_cast<std::size_t>(whole[whole.size() - 2]);
+  if (shape(id).dimensions[rows] <= isa::kSublanes) return true;
   const auto& readers = users_[static_cast<std::size_t>(id)];
   const HloInstruction& instruction = at(id);
   const bool varies =
@@ -720,7 +723,8 @@ DimensionOrder reduced_inside(DimensionOrder order, const std::vector<std::int64
   return order;
 }
 
-/// Row-major order, and every pair of long dimensions as the two minor ones; where sums of such an
+/// Row-major order, and every pair of long dimensions as the two minor ones (a single one with any
+/// other); where sums of such an
 /// order are too large for VMEM, what is kept of them outside.
 std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
   const Group& group = groups_[static_cast<std::size_t>(g)];
@@ -736,10 +740,14 @@ std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
     if (neighbour == g) add(std::move(order));
   }
   if (plain.size() > kMostDimensions) return found;
+  const auto is_long = [&](std::int64_t d) {
+    return like.dimensions[static_cast<std::size_t>(d)] > 1;
+  };
+  const bool is_line = std::count_if(plain.begin(), plain.end(), is_long) == 1;
   for (std::int64_t lanes : plain) {
-    if (like.dimensions[static_cast<std::size_t>(lanes)] == 1) continue;
+    if (!is_long(lanes)) continue;
     for (std::int64_t rows : plain) {
-      if (rows == lanes || like.dimensions[static_cast<std::size_t>(rows)] == 1) continue;
+      if (rows == lanes || (!is_long(rows) && !is_line)) continue;
       add(order_with_minor(like.rank(), rows, lanes));
     }
   }
