@@ -10,155 +10,63 @@
 #include <random>
 
 #include "sim/base/error.h"
+#include "tests/compiler/batches_of_matrices.h"
 #include "tests/compiler/run_compiled.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::factorization_expander_test {
 namespace {
 
-/// Matrices one after the other, row by row.
-struct Batch {
-  std::size_t count = 1, rows = 0, columns = 0;
-  std::vector<double> elements;
-
-  Batch(std::size_t count, std::size_t rows, std::size_t columns)
-      : count(count), rows(rows), columns(columns), elements(count * rows * columns) {}
-  double& at(std::size_t matrix, std::size_t row, std::size_t column) {
-    return elements[(matrix * rows + row) * columns + column];
-  }
-  double at(std::size_t matrix, std::size_t row, std::size_t column) const {
-    return elements[(matrix * rows + row) * columns + column];
-  }
-  std::string type() const {
-    return "f32[" + std::to_string(count) + "," + std::to_string(rows) + "," +
-           std::to_string(columns) + "]";
-  }
-  Bytes bytes() const {
-    Bytes made;
-    for (const double element : elements) {
-      const auto number = static_cast<float>(element);
-      std::uint8_t word[4];
-      std::memcpy(word, &number, 4);
-      made.insert(made.end(), word, word + 4);
-    }
-    return made;
-  }
+struct Shape {
+  std::size_t count, rows, columns;
 };
 
-Batch random_batch(std::size_t count, std::size_t rows, std::size_t columns, std::uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Batch made(count, rows, columns);
-  for (double& element : made.elements) element = static_cast<double>(uniform(engine));
-  return made;
-}
-
-Batch product(const Batch& a, const Batch& b) {
-  Batch made(a.count, a.rows, b.columns);
-  for (std::size_t m = 0; m < a.count; ++m) {
-    for (std::size_t i = 0; i < a.rows; ++i) {
-      for (std::size_t j = 0; j < b.columns; ++j) {
-        for (std::size_t k = 0; k < a.columns; ++k)
-          made.at(m, i, j) += a.at(m, i, k) * b.at(m, k, j);
-      }
-    }
-  }
-  return made;
-}
-
-Batch transposed(const Batch& a) {
-  Batch made(a.count, a.columns, a.rows);
-  for (std::size_t m = 0; m < a.count; ++m) {
-    for (std::size_t i = 0; i < a.rows; ++i) {
-      for (std::size_t j = 0; j < a.columns; ++j) made.at(m, j, i) = a.at(m, i, j);
-    }
-  }
-  return made;
-}
-
-/// The triangle (with 1 on the diagonal where it is a unit), 0 elsewhere.
-Batch triangle_of(const Batch& a, bool lower, bool unit) {
-  Batch made = a;
-  for (std::size_t m = 0; m < a.count; ++m) {
-    for (std::size_t i = 0; i < a.rows; ++i) {
-      for (std::size_t j = 0; j < a.columns; ++j) {
-        if (lower ? j > i : j < i) made.at(m, i, j) = 0;
-        if (unit && i == j) made.at(m, i, j) = 1;
-      }
-    }
-  }
-  return made;
-}
-
-void expect_close(const Batch& found, const Batch& wanted, double tolerance = 2e-6) {
-  EXPECT_LE(distance(found.elements, wanted.elements), tolerance);
-}
-
-std::vector<std::vector<double>> results_of(const std::string& text,
-                                            const std::vector<Batch>& arguments) {
-  CoreArguments given;
-  for (const Batch& argument : arguments) given.parameters.push_back(argument.bytes());
-  const CompiledRun run = run_compiled(hlo::read_hlo_text("test", text), {given});
-  std::vector<std::vector<double>> results;
-  for (const compiler::HostArray& output : run.outputs[0]) results.push_back(numbers_of(output));
-  return results;
-}
-
+/// The other triangle is not read. Sizes below, of and above a block, and of several blocks whose
+/// last one is smaller.
 TEST(FactorizationExpander, FactorOfCholeskyTimesItselfIsTheMatrix) {
   for (const bool lower : {true, false}) {
-    SCOPED_TRACE(lower ? "lower" : "upper");
-    const Batch root = random_batch(3, 21, 21, 1);
-    Batch matrix = product(root, transposed(root));
-    for (std::size_t m = 0; m < 3; ++m) {
-      for (std::size_t i = 0; i < 21; ++i) matrix.at(m, i, i) += 1;
+    for (const auto& [count, size] : std::vector<std::pair<std::size_t, std::size_t>>{
+             {3, 21}, {1, 127}, {1, 128}, {1, 129}, {2, 300}}) {
+      SCOPED_TRACE((lower ? "lower " : "upper ") + std::to_string(size));
+      const PositiveDefinite of(count, size, lower);
+      Batch factor(count, size, size);
+      factor.elements = results_of(cholesky_text(count, size, lower), {of.given})[0];
+      const Batch other = transposed(factor);
+      expect_close(lower ? product(factor, other) : product(other, factor), of.matrix, 6e-7);
+      expect_close(factor, triangle_of(factor, lower, false), 0);
     }
-    // The other triangle is not read.
-    Batch given = matrix;
-    const Batch noise = random_batch(3, 21, 21, 2);
-    for (std::size_t m = 0; m < 3; ++m) {
-      for (std::size_t i = 0; i < 21; ++i) {
-        for (std::size_t j = i + 1; j < 21; ++j) {
-          (lower ? given.at(m, i, j) : given.at(m, j, i)) = noise.at(m, i, j);
-        }
-      }
-    }
-    Batch factor(3, 21, 21);
-    factor.elements = results_of("HloModule t\n\nENTRY %main (a: " + matrix.type() + ") -> " +
-                                     matrix.type() + " {\n  %a = " + matrix.type() +
-                                     " parameter(0)\n  ROOT %c = " + matrix.type() +
-                                     " cholesky(%a), lower=" + (lower ? "true" : "false") + "\n}\n",
-                                 {given})[0];
-    const Batch other = transposed(factor);
-    expect_close(lower ? product(factor, other) : product(other, factor), matrix);
-    expect_close(factor, triangle_of(factor, lower, false), 0);
   }
+}
+
+/// op(A) X = B or X op(A) = B of random triangles and others beside them.
+void expect_solution(int forms, const Shape& triangle_and_others) {
+  const bool left = forms & 1, lower = forms & 2, unit = forms & 4, turned = forms & 8;
+  const auto [count, size, others] = triangle_and_others;
+  SCOPED_TRACE("form " + std::to_string(forms) + " of " + std::to_string(size));
+  Batch a = random_batch(count, size, size, 3);
+  for (double& element : a.elements) element /= std::max(4.0, static_cast<double>(size) / 8);
+  for (std::size_t m = 0; m < count; ++m) {
+    for (std::size_t i = 0; i < size; ++i) a.at(m, i, i) += i % 2 == 0 ? 2 : -2;
+  }
+  const Batch b =
+      left ? random_batch(count, size, others, 4) : random_batch(count, others, size, 4);
+  Batch x = b;
+  x.elements = results_of(triangular_text(forms, a, b), {a, b})[0];
+  const Batch triangle = triangle_of(a, lower, unit);
+  const Batch operand = turned ? transposed(triangle) : triangle;
+  expect_close(left ? product(operand, x) : product(x, operand), b, 6e-7);
 }
 
 TEST(FactorizationExpander, SolutionsOfTriangularSystemsSolveThem) {
-  for (const int forms : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
-    const bool left = forms & 1, lower = forms & 2, unit = forms & 4, turned = forms & 8;
-    SCOPED_TRACE("form " + std::to_string(forms));
-    Batch a = random_batch(2, 13, 13, 3);
-    for (double& element : a.elements) element /= 4;
-    for (std::size_t m = 0; m < 2; ++m) {
-      for (std::size_t i = 0; i < 13; ++i) a.at(m, i, i) += i % 2 == 0 ? 2 : -2;
+  for (int forms = 0; forms < 16; ++forms) {
+    expect_solution(forms, {2, 13, 9});
+    expect_solution(forms, {1, 150, 70});
+  }
+  for (const int forms : {3, 12}) {
+    for (const Shape& shape : std::vector<Shape>{
+             {1, 127, 1}, {1, 128, 200}, {1, 129, 33}, {1, 300, 3}, {2, 300, 64}, {1, 600, 1}}) {
+      expect_solution(forms, shape);
     }
-    const Batch b = left ? random_batch(2, 13, 9, 4) : random_batch(2, 9, 13, 4);
-    const auto attribute = [](const char* name, bool value) {
-      return value ? std::string(", ") + name + "=true" : std::string();
-    };
-    Batch x = b;
-    x.elements =
-        results_of("HloModule t\n\nENTRY %main (a: " + a.type() + ", b: " + b.type() + ") -> " +
-                       b.type() + " {\n  %a = " + a.type() + " parameter(0)\n  %b = " + b.type() +
-                       " parameter(1)\n  ROOT %x = " + b.type() + " triangular-solve(%a, %b)" +
-                       attribute("left_side", left) + attribute("lower", lower) +
-                       attribute("unit_diagonal", unit) +
-                       ", transpose_a=" + (turned ? "TRANSPOSE" : "NO_TRANSPOSE") + "\n}\n",
-                   {a, b})[0];
-    const Batch triangle = triangle_of(a, lower, unit);
-    const Batch operand = turned ? transposed(triangle) : triangle;
-    expect_close(left ? product(operand, x) : product(x, operand), b);
   }
 }
 
@@ -259,8 +167,8 @@ TEST(EigenExpander, VectorsAndValuesOfEighAreThoseOfTheMatrix) {
 }
 
 TEST(FactorizationExpander, FactorsOfLuAreThoseOfTheMatrixWithItsRowsInOrder) {
-  for (const auto& [rows, columns] :
-       std::vector<std::pair<std::size_t, std::size_t>>{{12, 12}, {17, 5}, {6, 11}}) {
+  for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {12, 12}, {17, 5}, {6, 11}, {129, 129}, {300, 127}, {140, 300}}) {
     SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(columns));
     const std::size_t steps = std::min(rows, columns);
     Batch a = random_batch(2, rows, columns, 5);
@@ -300,8 +208,8 @@ TEST(FactorizationExpander, FactorsOfLuAreThoseOfTheMatrixWithItsRowsInOrder) {
 }
 
 TEST(FactorizationExpander, ReflectionsOfQrMakeAnOrthogonalFactor) {
-  for (const auto& [rows, columns] :
-       std::vector<std::pair<std::size_t, std::size_t>>{{10, 10}, {19, 6}}) {
+  for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {10, 10}, {19, 6}, {300, 129}, {257, 257}}) {
     SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(columns));
     const Batch a = random_batch(2, rows, columns, 6);
     const std::string taus = "f32[2," + std::to_string(columns) + "]";

@@ -45,4 +45,29 @@ constexpr double kTurnedBytesPerCycle = 512;
 /// An element that a scatter puts into a vector in VMEM.
 constexpr double kScatteredElementCycles = 8;
 
+/// A step of a loop over the columns of matrices that is one kernel: its latency, a register of
+/// what it changes, one of which it takes a column.
+constexpr double kColumnStepCycles = 320;
+constexpr double kEliminatedRegisterCycles = 12;
+constexpr double kColumnRegisterCycles = 2.5;
+/// The same of LU, which searches the column for its pivot; with rows in the lanes, eight columns
+/// are summed along them.
+constexpr double kPivotStepCycles = 650;
+constexpr double kPivotRegisterCycles = 46;
+constexpr double kPivotGroupCycles = 60;
+/// The same of QR; the reflection of each further matrix. A register that is reflected only.
+constexpr double kReflectionStepCycles = 500;
+constexpr double kReflectionRegisterCycles = 18;
+constexpr double kReflectionCycles = 200;
+constexpr double kReflectedRegisterCycles = 7;
+/// A row of a matrix that is brought by its number.
+constexpr double kGatheredRowCycles = 4;
+
+/// A product of f32 matrices as six of bf16 parts: its kernels, and the bytes that these move of an
+/// element of an operand and of the result.
+constexpr double kPreciseProducts = 6;
+constexpr double kPreciseKernels = 5;
+constexpr double kPreciseOperandBytes = 46;
+constexpr double kPreciseResultBytes = 12;
+
 }  // namespace tpu::compiler

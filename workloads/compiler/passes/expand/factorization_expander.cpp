@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/passes/expand/blocked_factorizations.h"
 #include "workloads/compiler/passes/expand/counted_loop.h"
+#include "workloads/compiler/passes/expand/factorization_forms.h"
+#include "workloads/compiler/passes/expand/matrices.h"
 
 namespace tpu::compiler {
 
@@ -21,151 +24,8 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-/// Matrices [batch..., rows, columns] and vectors [batch..., rows or columns] in the terms of an
-/// editor.
-class Matrices {
- public:
-  Matrices(GraphEditor& edit, Id matrix) : Matrices(edit, edit.dimensions(matrix)) {}
-  Matrices(GraphEditor& edit, Extents extents) : edit_(edit), extents_(std::move(extents)) {
-    rank_ = static_cast<std::int64_t>(extents_.size());
-    row_ = rank_ - 2;
-    column_ = rank_ - 1;
-  }
-
-  std::int64_t rows() const { return extents_[static_cast<std::size_t>(row_)]; }
-  std::int64_t columns() const { return extents_[static_cast<std::size_t>(column_)]; }
-  Extents row_vectors() const { return without(column_); }  ///< An element for each row.
-  Extents column_vectors() const { return without(row_); }  ///< One for each column.
-  Extents batch() const { return {extents_.begin(), extents_.end() - 2}; }
-
-  /// Compares the row (column) number with a scalar, or with one of each matrix.
-  Id rows_that(ComparisonDirection direction, Id number) {
-    return number_compared(extents_, row_, direction, number);
-  }
-  Id columns_that(ComparisonDirection direction, Id number) {
-    return number_compared(extents_, column_, direction, number);
-  }
-  /// The same of the elements of vectors with an element for each row.
-  Id elements_that(const Extents& vectors, ComparisonDirection direction, Id number) {
-    return number_compared(vectors, static_cast<std::int64_t>(vectors.size()) - 1, direction,
-                           number);
-  }
-  /// A vector all over the matrices.
-  Id along_rows(Id of_each_row) { return spread(of_each_row, row_); }
-  Id along_columns(Id of_each_column) { return spread(of_each_column, column_); }
-  /// A number of each matrix all over vectors.
-  Id all_over(Id number, const Extents& extents) {
-    Extents places;
-    for (std::size_t d = 0; d < edit_.dimensions(number).size(); ++d) {
-      places.push_back(static_cast<std::int64_t>(d));
-    }
-    return edit_.broadcast(number, extents, places);
-  }
-  /// What is chosen of each row (of each column), added up: one column (row) of the matrix.
-  Id sum_of_rows(Id chosen, Id matrix) {
-    return edit_.reduce(kept(chosen, matrix), HloOpcode::kAdd, {column_}, 0);
-  }
-  Id sum_of_columns(Id chosen, Id matrix) {
-    return edit_.reduce(kept(chosen, matrix), HloOpcode::kAdd, {row_}, 0);
-  }
-  /// An element of each matrix.
-  Id element_at(Id is_row, Id is_column, Id matrix) {
-    return edit_.reduce(kept(edit_.binary(HloOpcode::kAnd, is_row, is_column), matrix),
-                        HloOpcode::kAdd, {row_, column_}, 0);
-  }
-  Id reciprocal(Id of_each_matrix) {
-    return edit_.binary(HloOpcode::kDivide,
-                        edit_.splat(ElementType::kF32, edit_.dimensions(of_each_matrix), 1),
-                        of_each_matrix);
-  }
-  /// One element of each row, chosen by its column, times a number of each matrix, all over the
-  /// row. A kernel that knows the number finds the element where it needs it.
-  Id scaled_column(Id chosen, Id matrix, Id number) {
-    const Id scaled = edit_.binary(HloOpcode::kMultiply, matrix, all_over(number, extents_));
-    return along_rows(sum_of_rows(chosen, scaled));
-  }
-  /// The chosen element of each vector.
-  Id element(Id chosen, Id vectors) {
-    const auto last = static_cast<std::int64_t>(edit_.dimensions(vectors).size()) - 1;
-    return edit_.reduce(kept(chosen, vectors), HloOpcode::kAdd, {last}, 0);
-  }
-  /// The value where it is chosen, 0 elsewhere.
-  Id kept(Id chosen, Id value) {
-    return edit_.select(chosen, value, edit_.splat(ElementType::kF32, edit_.dimensions(value), 0));
-  }
-
- private:
-  Extents without(std::int64_t dimension) const {
-    Extents rest = extents_;
-    rest.erase(rest.begin() + dimension);
-    return rest;
-  }
-  Id number_compared(const Extents& extents, std::int64_t dimension, ComparisonDirection direction,
-                     Id number) {
-    const ElementType type = edit_.shape(number).type;
-    return edit_.compare(edit_.iota(type, extents, dimension), all_over(number, extents),
-                         direction);
-  }
-  Id spread(Id vectors, std::int64_t dimension) {
-    Extents places;
-    for (std::int64_t d = 0; d < row_; ++d) places.push_back(d);
-    places.push_back(dimension);
-    return edit_.broadcast(vectors, extents_, places);
-  }
-
-  GraphEditor& edit_;
-  Extents extents_;
-  std::int64_t rank_ = 0, row_ = 0, column_ = 0;
-};
-
-Id turned(GraphEditor& edit, Id matrix) {
-  Extents order;
-  const auto rank = static_cast<std::int64_t>(edit.dimensions(matrix).size());
-  for (std::int64_t d = 0; d < rank; ++d) order.push_back(d);
-  std::swap(order[static_cast<std::size_t>(rank - 1)], order[static_cast<std::size_t>(rank - 2)]);
-  return edit.transpose(matrix, order);
-}
-
 Id zeros(GraphEditor& edit, const Extents& extents) {
   return edit.splat(ElementType::kF32, extents, 0);
-}
-
-bool says(const HloInstruction& instruction, const char* attribute) {
-  return instruction.raw_attributes->find(attribute) != std::string::npos;
-}
-
-bool calls(const HloInstruction& instruction, const char* target) {
-  return instruction.opcode == HloOpcode::kCustomCall &&
-         instruction.custom_call_target.get() == target;
-}
-
-/// Of shapes that fit each other; what does not is refused with other unknown operations.
-bool is_factorization(const hlo::Computation& code, const HloInstruction& call) {
-  if (call.operands.empty()) return false;
-  const hlo::Shape& matrix = code.at(call.operands[0]).shape;
-  const auto rank = matrix.dimensions.size();
-  if (matrix.type != ElementType::kF32 || rank < 2) return false;
-  const bool is_square = matrix.dimensions[rank - 1] == matrix.dimensions[rank - 2];
-  switch (call.opcode) {
-    case HloOpcode::kCholesky:
-      return is_square;
-    case HloOpcode::kTriangularSolve: {
-      Extents right = code.at(call.operands[1]).shape.dimensions, expected = matrix.dimensions;
-      if (!is_square || right.size() != rank) return false;
-      // One extent of the right side is free.
-      const std::size_t free = rank - (says(call, "left_side=true") ? 1 : 2);
-      expected[free] = right[free];
-      return right == expected;
-    }
-    case HloOpcode::kCustomCall:
-      if (calls(call, "ProductOfElementaryHouseholderReflectors")) {
-        return call.operands.size() == 2 && !call.shape.is_tuple();
-      }
-      return (calls(call, "LuDecomposition") && call.shape.elements.size() == 3) ||
-             (calls(call, "Qr") && call.shape.elements.size() == 2);
-    default:
-      return false;
-  }
 }
 
 /// Expands one factorization.
@@ -178,6 +38,7 @@ class FactorizationExpander {
   void run() {
     if (old_.opcode == HloOpcode::kCholesky) return cholesky();
     if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
+    if (calls(old_, kCholeskyAndInverse)) return cholesky_and_inverse();
     if (calls(old_, "LuDecomposition")) return lu();
     if (calls(old_, "Qr")) return qr();
     if (calls(old_, "ProductOfElementaryHouseholderReflectors")) return reflectors();
@@ -195,6 +56,7 @@ class FactorizationExpander {
   std::int64_t matrices_at_a_time(const std::vector<hlo::Shape>& results, std::int64_t count,
                                   std::uint64_t most_bytes) const;
   void cholesky();
+  void cholesky_and_inverse();
   void triangular_solve();
   void lu();
   void qr();
@@ -349,16 +211,56 @@ void FactorizationExpander::cholesky() {
   edit_.finish(is_lower ? factors : turned(edit_, factors));
 }
 
+/// A = L D L^T by elimination of the lower triangle's matrix and, beside it, of the identity:
+/// multiples of row i are taken off the rows below it until rows are those of D L^T and of L's
+/// inverse. Over the roots of D they are the factor's transpose and inverse.
+void FactorizationExpander::cholesky_and_inverse() {
+  const Id given = old_.operands[0];
+  const Extents extents = edit_.dimensions(given);
+  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
+  const auto on = [&](ComparisonDirection side) {
+    return edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
+                         edit_.iota(ElementType::kS32, extents, last), side);
+  };
+  Matrices all(edit_, extents);
+  const Id matrix = edit_.select(on(ComparisonDirection::kGe), given, turned(edit_, given));
+  const Id one = edit_.splat(ElementType::kF32, extents, 1);
+  const Id both = edit_.concatenate({matrix, all.kept(on(ComparisonDirection::kEq), one)}, last);
+  const Extents wide = edit_.dimensions(both);
+  const auto body = [&](GraphEditor& edit, Id i, const std::vector<Id>& values) {
+    Matrices m(edit, wide);
+    const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
+    const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
+    const Id row = m.along_columns(m.sum_of_columns(is_row, values[0]));
+    const Id diagonal = m.element_at(is_row, is_column, values[0]);
+    const Id column = m.kept(m.rows_that(ComparisonDirection::kGt, i),
+                             m.scaled_column(is_column, values[0], m.reciprocal(diagonal)));
+    return std::vector<Id>{edit.binary(HloOpcode::kSubtract, values[0],
+                                       edit.binary(HloOpcode::kMultiply, column, row))};
+  };
+  const Id result = loop(extents.back(), {both}, body)[0];
+  Extents starts(wide.size(), 0);
+  const Id rows = edit_.slice(result, starts, extents);
+  starts.back() = extents.back();
+  const Id inverse = edit_.slice(result, starts, wide);
+  const Id roots =
+      edit_.unary(HloOpcode::kSqrt, all.sum_of_rows(on(ComparisonDirection::kEq), rows));
+  const Id scale = all.along_rows(all.reciprocal(roots));
+  const auto scaled = [&](Id x, ComparisonDirection side) {
+    return all.kept(on(side), edit_.binary(HloOpcode::kMultiply, x, scale));
+  };
+  edit_.finish_tuple({turned(edit_, scaled(rows, ComparisonDirection::kLe)),
+                      scaled(inverse, ComparisonDirection::kGe)});
+}
+
 /// op(A) X = B by elimination: with the rows of both over the diagonal elements of op(A), row i of
 /// B is that of X once the rows before have been taken off, and its multiples by column i are taken
 /// off those that come later. Only B changes; column i of op(A), a sum along lanes, is 0 where
 /// nothing is taken off. X op(A) = B is op(A)^T X^T = B^T.
 void FactorizationExpander::triangular_solve() {
-  const bool is_left = says(old_, "left_side=true");
-  const bool is_transposed =
-      says(old_, "transpose_a=TRANSPOSE") || says(old_, "transpose_a=ADJOINT");
-  const bool turns = is_transposed == is_left;
-  const bool is_lower = says(old_, "lower=true") != turns;
+  const TriangularOptions options(old_);
+  const bool is_left = options.is_left, turns = options.is_transposed == is_left;
+  const bool is_lower = options.is_lower != turns;
   Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
   Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
   const Extents square = edit_.dimensions(triangle), extents = edit_.dimensions(right);
@@ -369,7 +271,7 @@ void FactorizationExpander::triangular_solve() {
     return edit_.compare(edit_.iota(ElementType::kS32, square, last - 1),
                          edit_.iota(ElementType::kS32, square, last), side);
   };
-  if (!says(old_, "unit_diagonal=true")) {
+  if (!options.is_unit) {
     const Id factors = a.reciprocal(a.sum_of_rows(on(ComparisonDirection::kEq), triangle));
     triangle = edit_.binary(HloOpcode::kMultiply, triangle, a.along_rows(factors));
     right = edit_.binary(HloOpcode::kMultiply, right, b.along_rows(factors));
@@ -562,11 +464,50 @@ void FactorizationExpander::reflectors() {
   edit_.finish(loop(count, {old_.operands[0], old_.operands[1], identity}, body)[2]);
 }
 
+/// Matrices in a batch of one are matrices: the sums of its loops are such over whole arrays, and
+/// the loops one kernel.
+void work_without_batch(GraphEditor& edit, const HloInstruction& old) {
+  const std::size_t batch_rank = edit.dimensions(old.operands[0]).size() - 2;
+  const auto single = [batch_rank](const hlo::Shape& shape) {
+    return hlo::array_shape(shape.type, of_one(shape.dimensions, batch_rank));
+  };
+  HloInstruction of_matrix = old;
+  of_matrix.name += ".matrix";
+  for (Id& operand : of_matrix.operands) {
+    operand = edit.reshape(operand, single(edit.shape(operand)).dimensions);
+  }
+  if (!old.shape.is_tuple()) {
+    of_matrix.shape = single(old.shape);
+    return edit.finish(
+        edit.reshape(edit.append_instruction(std::move(of_matrix)), old.shape.dimensions));
+  }
+  for (hlo::Shape& element : of_matrix.shape.elements) element = single(element);
+  const std::vector<hlo::Shape> elements = of_matrix.shape.elements;
+  const Id made = edit.append_instruction(std::move(of_matrix));
+  std::vector<Id> results;
+  for (std::size_t r = 0; r < elements.size(); ++r) {
+    HloInstruction element = edit.start(HloOpcode::kGetTupleElement, {made}, elements[r]);
+    element.tuple_index = static_cast<std::int64_t>(r);
+    results.push_back(edit.reshape(edit.append_instruction(std::move(element)),
+                                   old.shape.elements[r].dimensions));
+  }
+  edit.finish_tuple(results);
+}
+
+bool is_batch_of_one(const hlo::Computation& code, const HloInstruction& call) {
+  if (!is_factorization(code, call)) return false;
+  const Extents& extents = code.at(call.operands[0]).shape.dimensions;
+  return extents.size() > 2 && std::all_of(extents.begin(), extents.end() - 2,
+                                           [](std::int64_t extent) { return extent == 1; });
+}
+
 }  // namespace
 
 /// State of a loop that is one kernel, read and written, takes a fourth of VMEM at most
 /// (`join_small_kernels`).
 void expand_factorizations(hlo::Module& module, const Target& target) {
+  rewrite_everywhere(module, is_batch_of_one, work_without_batch);
+  write_in_blocks(module, target);
   rewrite_everywhere(module, is_factorization, [&](GraphEditor& edit, const HloInstruction& old) {
     FactorizationExpander(module, edit, old).work_in_parts(target.vmem_bytes / 8);
   });

@@ -10,9 +10,10 @@ namespace tpu::compiler {
 /// "LuDecomposition" (partial pivoting: factors, pivots, permutation), "Qr" (Householder vectors
 /// and their factors) and "ProductOfElementaryHouseholderReflectors". Each iteration works on whole
 /// matrices in f32 on the vector unit, with what is outside of its part masked: n iterations of a
-/// few kernels, however many matrices there are. Of so many that the loop's state could not stay in
-/// VMEM from one iteration to the next, parts are worked on one after the other, in a loop around
-/// it: all go through HBM once, not once for each column.
+/// few kernels, however many matrices there are. Large matrices are blocks and products of matrices
+/// (`blocked_factorizations.h`) where the estimate says so. Of so many that the loop's state could
+/// not stay in VMEM from one iteration to the next, parts are worked on one after the other, in a
+/// loop around it: all go through HBM once, not once for each column.
 ///
 /// Needs: whole modules, f32. Leaves: while loops; others (complex ones) are refused later.
 void expand_factorizations(hlo::Module& module, const Target& target);
