@@ -482,6 +482,19 @@ TEST(IndexedAccess, AScatterOfOneWindowIsAnUpdate) {
   }
 }
 
+/// Each element of the array would be compared with 300 of the update; the window is put in its
+/// place by halves.
+TEST(IndexedAccess, AWindowOfAVectorIsPutInItsPlace) {
+  const std::string text =
+      "HloModule u\nENTRY main {\n  x = f32[50000] parameter(0)\n  i = s32[] parameter(1)\n"
+      "  u = f32[300] parameter(2)\n"
+      "  ROOT r = f32[50000] dynamic-update-slice(x, u, i)\n}\n";
+  for (const double place : {-7, 0, 12345, 49700, 60000}) {
+    const CompiledRun run = check_hlo(text, indices(place, place));
+    EXPECT_LT(run.result.cycles, 50000U);
+  }
+}
+
 TEST(IndexedAccess, UpdatesLeaveTheOldArrayWhereItIsStillNeeded) {
   for (double start : {-3.0, 2.0, 11.0}) {
     const HloCheck check = indices(start, start);

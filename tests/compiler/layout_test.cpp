@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <utility>
 
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/run_compiled.h"
@@ -567,6 +569,80 @@ TEST(LayoutSearch, SumsOfRowsThatVmemDoesNotHoldAreOfAnotherDimension) {
     const std::vector<std::int64_t>& order = each.shape.layout.minor_to_major;
     EXPECT_EQ(order[0], 0);
     EXPECT_NE(order[1], 4);
+  }
+}
+
+/// Eight rows of 300,001 lanes, twice, do not fit VMEM: kernels cut the lanes, of few rows.
+TEST(LayoutSearch, FewRowsHaveAnyNumberOfLanes) {
+  const Module module = laid_out(R"(
+ENTRY main {
+  x = f32[3,300001] parameter(0)
+  k = f32[] constant(0)
+  s = f32[3] reduce(x, k), dimensions={1}, to_apply=add
+  b = f32[3,300001] broadcast(s), dimensions={0}
+  ROOT y = f32[3,300001] divide(x, b)
+}
+)");
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_EQ(entry.at(entry.root).shape.layout.minor_to_major, (Extents{1, 0}));
+}
+
+/// Coordinates, one vector each, that become columns: rows of the array as it lies.
+TEST(LayoutSearch, ColumnsThatAreStackedAreRows) {
+  const Module module = laid_out(R"(
+ENTRY main {
+  a = f32[4096] parameter(0)
+  b = f32[4096] parameter(1)
+  c = f32[4096] multiply(a, b)
+  d = f32[4096,1] reshape(a)
+  e = f32[4096,1] reshape(b)
+  f = f32[4096,1] reshape(c)
+  ROOT g = f32[4096,3] concatenate(d, e, f), dimensions={1}
+}
+)");
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.shape.rank() == 2) {
+      EXPECT_EQ(each.shape.layout.minor_to_major, (Extents{0, 1})) << each.name;
+    }
+  }
+}
+
+/// Slices that ask for an order of their own share the copy that has it.
+TEST(LayoutSearch, CopiesOfAValueInOneOrderAreOne) {
+  const Module module = laid_out(R"(
+ENTRY main {
+  x = f32[8,3000,4] parameter(0)
+  a = f32[8,1000,4] slice(x), slice={[0:8], [0:3000:3], [0:4]}
+  b = f32[8,1000,4] slice(x), slice={[0:8], [1:3000:3], [0:4]}
+  c = f32[8,1000,4] slice(x), slice={[0:8], [2:3000:3], [0:4]}
+  d = f32[8,1000,4] add(a, b)
+  ROOT e = f32[8,1000,4] multiply(d, c)
+}
+)");
+  const auto& all = module.entry_computation().instructions;
+  const auto copies = std::count_if(all.begin(), all.end(), [](const HloInstruction& each) {
+    return each.opcode == HloOpcode::kCopy && each.shape.dimensions[1] == 3000;
+  });
+  EXPECT_EQ(copies, 1);
+}
+
+/// Of the dimensions that a gradient of weights contracts one fills the MXUs: the other stands
+/// above the matrices, and none is copied for it.
+TEST(CanonicalForms, ContractedDimensionsStayApartWhereOneFillsTheMxus) {
+  for (const auto& [points, merged] : {std::pair(600, false), std::pair(60, true)}) {
+    const std::string n = std::to_string(points);
+    Module module = hlo::read_hlo_text("test.hlo", kAdd + (R"(
+ENTRY main {
+  x = f32[100,)" + n + R"(,3] parameter(0)
+  y = f32[100,)" + n + R"(,3] parameter(1)
+  ROOT w = f32[100,100] dot(x, y), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,2}
+}
+)"));
+    compiler::use_canonical_forms(module);
+    const hlo::Computation& entry = module.entry_computation();
+    ASSERT_EQ(entry.at(entry.root).opcode, HloOpcode::kDot);
+    const hlo::DotDimensions dims = entry.at(entry.root).dot;
+    EXPECT_EQ(dims.lhs_contracting.size(), merged ? 1U : 2U) << points;
   }
 }
 

@@ -211,6 +211,16 @@ TEST(Bitcasts, RowsThatFillTilesMergeWithTheDimensionAbove) {
       ragged, with_order(ElementType::kBf16, {48, 256}, {1, 0})));
 }
 
+/// However many rows of 128 they are: both end with a tile of eight.
+TEST(Bitcasts, AVectorIsRowsOf128Elements) {
+  for (const std::int64_t rows : {1, 5, 8, 13}) {
+    const Shape line = with_order(ElementType::kF32, {128 * rows}, {0});
+    const Shape matrix = with_order(ElementType::kF32, {rows, 128}, {1, 0});
+    EXPECT_TRUE(compiler::same_bytes_after_reshape(line, matrix)) << rows;
+    EXPECT_TRUE(compiler::same_bytes_after_reshape(matrix, line)) << rows;
+  }
+}
+
 // Simplification.
 
 TEST(Simplify, ArithmeticOnConstantsIsDoneBeforeTheRun) {

@@ -231,7 +231,8 @@ TEST(Reduce, RowsOfLanesThatFillVmemAreCut) {
   test.set_layout({1, 0});
   GraphBuilder& g = test.graph;
   const Tensor x = test.input(ElementType::kF32, extents, -3, -1);
-  const Tensor y = test.input(ElementType::kF32, extents, 1, 2);
+  // A part of an array, where it stands.
+  const Tensor y = g.slice(test.input(ElementType::kF32, {3, 200000}, 1, 2), {0, 256}, {3, 150257});
   const Tensor of_lanes = test.input(ElementType::kF32, {150001}, 1, 2);
   const Tensor of_rows = test.input(ElementType::kF32, {3}, 1, 2);
   Tensor z = g.add(g.multiply(x, g.broadcast(of_lanes, extents, {1})),

@@ -77,5 +77,48 @@ TEST(WindowShifts, WindowsOfSharedArrays) {
             22);
 }
 
+/// The gradient of windows: what overlaps is added up, and a window that reaches beyond the array
+/// is left out. Frames of a signal, images that were cut, parts of what a window takes from the
+/// begin.
+TEST(WindowShifts, WindowsAreAddedWhereTheyWereTaken) {
+  struct Sum {
+    std::string array, indices, updates, attributes;
+    double most;
+  };
+  for (const Sum& sum : std::vector<Sum>{{"f32[8,3000]", "s32[65,2]", "f32[65,8,256]",
+                                          "update_window_dims={1,2}, inserted_window_dims={}, "
+                                          "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1",
+                                          0},
+                                         {"f32[8,3000]", "s32[65,1]", "f32[65,8,256]",
+                                          "update_window_dims={1,2}, inserted_window_dims={}, "
+                                          "scatter_dims_to_operand_dims={1}, index_vector_dim=1",
+                                          2800},
+                                         {"f32[40,30,6]", "s32[5,7,2]", "f32[33,20,5,7,6]",
+                                          "update_window_dims={0,1,4}, inserted_window_dims={}, "
+                                          "scatter_dims_to_operand_dims={1,0}, index_vector_dim=2",
+                                          12},
+                                         {"bf16[50,40]", "s32[9,1]", "bf16[9,30,17]",
+                                          "update_window_dims={1,2}, inserted_window_dims={}, "
+                                          "scatter_dims_to_operand_dims={0}, index_vector_dim=1",
+                                          22}}) {
+    const std::string type = sum.array.substr(0, sum.array.find('['));
+    HloCheck check;
+    check.least = sum.most > 0 ? -3 : 0;
+    check.most = sum.most;
+    check.tolerance = type == "bf16" ? 4e-3 : 1e-5;  // Rounded once here, after each term there.
+    const std::string text =
+        "HloModule s\nsum {\n  a = " + type + "[] parameter(0)\n  b = " + type +
+        "[] parameter(1)\n  ROOT c = " + type +
+        "[] add(a, b)\n}\nENTRY main {\n  x = " + sum.array +
+        " parameter(0)\n  i = " + sum.indices + " parameter(1)\n  u = " + sum.updates +
+        " parameter(2)\n  ROOT r = " + sum.array + " scatter(x, i, u), " + sum.attributes +
+        ", to_apply=sum\n}\n";
+    const CompiledRun run = check_hlo(text, check);
+    for (const isa::Kernel& kernel : run.program.kernels) {
+      EXPECT_EQ(kernel.name.find("scatter"), std::string::npos) << text;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::window_shifts_test

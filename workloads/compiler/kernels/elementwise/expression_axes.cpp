@@ -204,8 +204,11 @@ bool ExpressionGraph::split_lanes() {
   if (space_.linear || space_.lanes() <= isa::kLanes) return false;
   const bool is_covered = stands_everywhere();
   if (is_covered && space_.rows() > 8) return false;
+  // Of a single row tile nothing says how far the next one is.
+  const bool is_one_tile = space_.majors() * space_.row_tiles() == 1;
   for (const ExpressionNode& node : nodes_) {
-    const bool is_plain = node.part.pitch == 0 && node.part.lanes == 0 && node.shift.empty();
+    const bool is_range = node.part.pitch == 0 || is_one_tile;
+    const bool is_plain = is_range && node.part.lanes == 0 && node.shift.empty();
     if (!is_plain || node.opcode == hlo::HloOpcode::kSlice) return false;
     const bool stands_in_memory = node.opcode == hlo::HloOpcode::kParameter;
     if (stands_in_memory && !has_parts_of_lanes(node.shape, node.axes)) return false;
@@ -242,6 +245,7 @@ bool ExpressionGraph::split_lanes() {
   for (ExpressionNode& node : nodes) {
     for (int& operand : node.operands) operand = made[static_cast<std::size_t>(operand)];
     split(node.shape, node.axes);
+    node.part.pitch = 0;
     const bool is_of_lanes = node.opcode == hlo::HloOpcode::kIota && node.axis == lane_axis;
     node.axis = behind(node.axis);
     const bool reduces_lanes = std::find(node.reduced_axes.begin(), node.reduced_axes.end(),

@@ -187,11 +187,11 @@ void CanonicalForms::visit_dot(InstructionId id) {
            product(shape(side.value), {list.back()}) % 128 != 0;
   };
   const auto fills_mxu = [&](std::int64_t d) { return product(shape(left.value), {d}) >= 128; };
-  const bool leaves_rows = !left.batch.empty() && std::none_of(left.contracting.begin(),
-                                                               left.contracting.end(), fills_mxu);
+  const bool leaves_rows =
+      std::none_of(left.contracting.begin(), left.contracting.end(), fills_mxu);
   if (left.contracting.size() > 1 && are_neighbours(left.contracting) &&
-      are_neighbours(right.contracting) &&
-      (leaves_rows || leaves_lanes(left, left.contracting) ||
+      are_neighbours(right.contracting) && leaves_rows &&
+      (!left.batch.empty() || leaves_lanes(left, left.contracting) ||
        leaves_lanes(right, right.contracting)) &&
       !is_made_in_matrices(left.value, left.contracting) &&
       !is_made_in_matrices(right.value, right.contracting)) {

@@ -112,6 +112,7 @@ class IndexedAccess {
   void visit_scatter(Id id);
   Extents window_of(const HloInstruction& scatter) const;
   bool update_window(const HloInstruction& scatter, HloOpcode opcode);
+  bool add_windows(const HloInstruction& scatter, HloOpcode opcode);
   Id rows_of_updates(const HloInstruction& scatter, const Roles& roles, const Extents& extents,
                      const Extents& sizes, std::size_t own, const Extents& pick_extents,
                      const Extents& pick_labels);
@@ -120,6 +121,7 @@ class IndexedAccess {
   Id in_array_order(Id result, const Roles& roles, const Extents& extents, const Extents& shorter,
                     Id whole);
   void visit_dynamic_slice(Id id);
+  double take_cycles(Id value, std::int64_t dimension, std::int64_t picks) const;
   void visit_dynamic_update(Id id);
   bool update_rows(const HloInstruction& update);
 
@@ -577,6 +579,71 @@ bool IndexedAccess::update_window(const HloInstruction& scatter, HloOpcode opcod
   return true;
 }
 
+/// What adding elements one by one, or in rows of what their windows take whole, would take.
+double added_cycles(const Extents& extents, const Extents& sizes, std::int64_t windows) {
+  std::int64_t width = 1;
+  for (std::size_t d = extents.size(); d-- > 0 && sizes[d] == extents[d];) width *= sizes[d];
+  const auto rows = static_cast<double>(windows * (product(sizes) / width));
+  return kAddedRowCycles * rows * static_cast<double>(ceil_divide(width, isa::kLanes));
+}
+
+/// Sums of windows at places of their own: each is put in its place by halves (window_shifts.h),
+/// then they are added up. False for others, and where that takes more cycles than adding their
+/// rows.
+bool IndexedAccess::add_windows(const HloInstruction& scatter, HloOpcode opcode) {
+  const hlo::GatherDimensions& dims = scatter.gather;
+  const Extents extents = scatter.shape.dimensions, sizes = window_of(scatter);
+  const ElementType type = scatter.shape.type;
+  const bool is_floating = type == ElementType::kF32 || type == ElementType::kBf16;
+  if (opcode != HloOpcode::kAdd || !is_floating || !dims.operand_batching_dims.empty() ||
+      !dims.collapsed_slice_dims.empty()) {
+    return false;
+  }
+  const Extents picks = own_picks(scatter);
+  const auto own = static_cast<std::int64_t>(picks.size());
+  std::vector<WindowShifts::Window> windows;
+  for (std::int64_t d : dims.start_index_map) {
+    const auto at_d = static_cast<std::size_t>(d);
+    if (sizes[at_d] < extents[at_d]) windows.push_back({own + d, sizes[at_d], -1});
+  }
+  WindowShifts shifts(edit_, target_);
+  const Extents stages = joined({picks, extents});
+  if (shifts.put_cycles(stages, windows) >= added_cycles(extents, sizes, product(picks))) {
+    return false;
+  }
+  Extents permutation, high(stages.size(), 0), reduced;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(stages.size()); ++d) {
+    if (!contains(dims.offset_dims, d)) permutation.push_back(d);
+    if (d < own) reduced.push_back(d);
+  }
+  permutation.insert(permutation.end(), dims.offset_dims.begin(), dims.offset_dims.end());
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    const bool is_indexed = contains(dims.start_index_map, static_cast<std::int64_t>(d));
+    if (!is_indexed) high[picks.size() + d] = extents[d] - sizes[d];
+  }
+  Id inside = -1;
+  std::size_t next = 0;
+  for (std::int64_t d : dims.start_index_map) {
+    const auto at_d = static_cast<std::size_t>(d);
+    const Id given = component(scatter.operands[1], dims.index_vector_dim,
+                               place_in(dims.start_index_map, d), {});
+    const Id start = rows_.clamp(given, extents[at_d] - sizes[at_d]);
+    const Id fits = edit_.compare(given, start, ComparisonDirection::kEq);
+    inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
+    if (sizes[at_d] < extents[at_d]) windows[next++].start = start;
+  }
+  Id value = edit_.convert(scatter.operands[2], ElementType::kF32);
+  value = edit_.pad_high(edit_.transpose(value, permutation), high);
+  const Extents covered = edit_.dimensions(value);
+  value = edit_.select(edit_.broadcast(inside, covered, reduced), value,
+                       edit_.splat(ElementType::kF32, covered, 0));
+  value = edit_.reduce(shifts.put(value, stages, windows, reduced), HloOpcode::kAdd, reduced, 0);
+  value =
+      edit_.binary(HloOpcode::kAdd, edit_.convert(scatter.operands[0], ElementType::kF32), value);
+  edit_.finish(edit_.convert(value, type));
+  return true;
+}
+
 void IndexedAccess::visit_scatter(Id id) {
   const HloInstruction scatter = at(id);
   const hlo::GatherDimensions& dims = scatter.gather;
@@ -593,7 +660,7 @@ void IndexedAccess::visit_scatter(Id id) {
     return;
   }
   edit_.stand_for(id);
-  if (update_window(scatter, opcode)) return;
+  if (update_window(scatter, opcode) || add_windows(scatter, opcode)) return;
   const ElementType word = type == ElementType::kBf16   ? ElementType::kF32
                            : type == ElementType::kPred ? ElementType::kS32
                                                         : type;
@@ -714,6 +781,18 @@ bool IndexedAccess::update_rows(const HloInstruction& update) {
   return true;
 }
 
+/// Cycles to pick so many elements along a dimension.
+double IndexedAccess::take_cycles(Id value, std::int64_t dimension, std::int64_t picks) const {
+  const Extents extents = edit_.dimensions(value);
+  const auto at_d = extents.begin() + static_cast<std::ptrdiff_t>(dimension);
+  IndexedView view;
+  view.outer = product(Extents(extents.begin(), at_d));
+  view.indexed = *at_d;
+  view.inner = product(Extents(at_d + 1, extents.end()));
+  const bool is_word = hlo::byte_size(edit_.shape(value).type) == 4;
+  return rows_.pick_cycles(view, picks, extents.size() == 2 && dimension == 0, is_word);
+}
+
 void IndexedAccess::visit_dynamic_update(Id id) {
   const HloInstruction update = at(id);
   const Extents extents = edit_.dimensions(update.operands[0]);
@@ -743,7 +822,14 @@ void IndexedAccess::visit_dynamic_update(Id id) {
         edit_.binary(HloOpcode::kAnd, edit_.compare(place, zero, ComparisonDirection::kGe),
                      edit_.compare(place, end, ComparisonDirection::kLt));
     inside = inside < 0 ? fits : edit_.binary(HloOpcode::kAnd, inside, fits);
-    if (size > 1) value = rows_.take(value, d, rows_.clamp(distance({extent}, 0), size - 1));
+    if (size == 1) continue;
+    Extents made = edit_.dimensions(value);
+    made[at_d] = extent;
+    const std::vector<WindowShifts::Window> window{{d, size, start}};
+    WindowShifts shifts(edit_, target_);
+    value = shifts.put_cycles(made, window) < take_cycles(value, d, extent)
+                ? shifts.put(value, made, window, {})
+                : rows_.take(value, d, rows_.clamp(distance({extent}, 0), size - 1));
   }
   // Dimensions of extent 1 are broadcast.
   Extents kept, places;

@@ -169,13 +169,13 @@ double table_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix,
                    : cycles_by_rows(gathered_rows_cycles, view, picks, is_matrix, target);
 }
 
-/// Whether picked rows come by DMAs in less time than they are selected: what a selection has found
-/// so far of them goes through VMEM with each row of the table (29 cycles a register of beams'
-/// keys).
+/// Whether rows that each batch picks for itself come by DMAs in less time than they are selected:
+/// what a selection has found so far of them goes through VMEM with each row of the table (29
+/// cycles a register of beams' keys).
 bool are_large(const IndexedView& view, std::int64_t picks) {
   constexpr std::int64_t kWideRow = 4096, kManyElements = 1 << 18;
   const std::int64_t row = view.outer * view.inner;
-  return row >= kWideRow && view.batch * picks * row >= kManyElements;
+  return view.batch > 1 && row >= kWideRow && view.batch * picks * row >= kManyElements;
 }
 
 }  // namespace

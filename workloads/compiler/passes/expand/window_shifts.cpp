@@ -120,8 +120,15 @@ WindowShifts::Id WindowShifts::put(Id updates, const Extents& extents,
     for (std::size_t i = halves.size(); i-- > 0;) {
       const std::int64_t distance = halves[i].distance();
       const std::int64_t size = window.size + halves[i].range;
-      const Id lower = edit_.take(updates, window.dimension, 0, size, 1);
-      const Id upper = edit_.take(updates, window.dimension, -distance, size, 1);
+      // Slices of one array, which kernels may read where they stand; those of a vector are copied.
+      Id both = updates;
+      std::int64_t before = 0;
+      if (extents.size() > 1) {
+        both = edit_.take(updates, window.dimension, -distance, size + distance, 1);
+        before = distance;
+      }
+      const Id upper = edit_.take(both, window.dimension, before - distance, size, 1);
+      const Id lower = edit_.take(both, window.dimension, before, size, 1);
       const Id is_upper =
           edit_.broadcast(reaches(starts[i], distance), edit_.dimensions(lower), places);
       updates = edit_.select(is_upper, upper, lower);
