@@ -19,6 +19,7 @@ or 1e-4 (bf16: 2e-2; convolutions of --images at default precision: 6e-3). Other
 inputs that both sides hold exactly. What differs is compared once more, with JAX operation by operation: compiled, it leaves out roundings that the program asks
 for, and has bugs. Ends with a table, the seeds of what differs, and exit code 1 if there are any.
 
+With --orders each program is StableHLO that states how what it takes and gives lies.
 With --cycles the first step of each program takes the same time with values on and off, by blocks and bundle by bundle.
 
 Needs jax and flax (pip install jax flax); without it, exit code 77.
@@ -28,6 +29,8 @@ import collections
 import json
 import os
 import pathlib
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +144,26 @@ def first_steps(module, folder, tpusim):
     return times
 
 
-def judge(program, seed, folder, tpusim, cycles=False, config="v3-8"):
+def with_orders(stablehlo, seed):
+    """The module with a random order of dimensions for each array that @main takes or gives."""
+    draw = random.Random(seed)
+
+    def order(match):
+        dimensions = list(range(match["shape"].count("x") + 1))
+        draw.shuffle(dimensions)
+        layout = f'mhlo.layout_mode = "{{{",".join(map(str, dimensions))}}}"'
+        return f"{match['type']} {{{layout}{', ' if match['more'] else '}'}"
+
+    lines = stablehlo.split("\n")
+    at = next(i for i, line in enumerate(lines) if "@main(" in line)
+    lines[at] = re.sub(r"(?P<type>tensor<(?P<shape>\d+(x\d+)*)x[a-z]\w*(<\w+>)?>)(?P<more> \{)?", order, lines[at])
+    if " -> tensor<" in lines[at]:  # One result has its attributes in parentheses.
+        head, result = lines[at].split(" -> ")
+        lines[at] = f"{head} -> ({result.removesuffix(' {')}) {{"
+    return "\n".join(lines)
+
+
+def judge(program, seed, folder, tpusim, cycles=False, config="v3-8", orders=False):
     """What became of the program that a function makes of a seed: a word and the message."""
     with jax.default_matmul_precision(getattr(program, "precision", Program.precision)):
         try:
@@ -155,8 +177,11 @@ def judge(program, seed, folder, tpusim, cycles=False, config="v3-8"):
             return "no program", str(error)
         if not all(np.isfinite(o.astype(np.float64)).all() for o in outputs):
             return "not finite", ""
-        module, inputs, results = (folder / f"{seed}.{end}" for end in ("pb", "npz", "out.npz"))
-        module.write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+        module, inputs, results = (folder / f"{seed}.{end}" for end in ("mlir" if orders else "pb", "npz", "out.npz"))
+        if orders:
+            module.write_text(with_orders(lowered.as_text(), seed))
+        else:
+            module.write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
         command = [tpusim, "run", str(module), "--config", config, "--cores", "1", "--outputs", str(results), "--max-cycles", "1000000000"]
         if program.arguments:
             np.savez(inputs, **{f"arg_{i:03}": plain(a) for i, a in enumerate(program.arguments)})
@@ -194,6 +219,7 @@ def main():
     parser.add_argument("--structures", action="store_true", help="one operation or loop of any form, its derivatives and batches")
     parser.add_argument("--libraries", action="store_true", help="training steps of random layers of libraries, with losses and optimisers")
     parser.add_argument("--functions", action="store_true", help="each function by name, then its gradient; all of them without --count")
+    parser.add_argument("--orders", action="store_true", help="a random order of dimensions is stated for each argument and result")
     parser.add_argument("--cycles", action="store_true", help="the same time with values on and off, by blocks and not")
     parser.add_argument("--tpusim", default="build/tpusim")
     parser.add_argument("--config", default="v3-8", help="the machine (v3-8), such as v2-8")
@@ -214,7 +240,7 @@ def main():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         for seed in seeds:
             try:
-                word, message = judge(program, seed, folder, arguments.tpusim, arguments.cycles, arguments.config)
+                word, message = judge(program, seed, folder, arguments.tpusim, arguments.cycles, arguments.config, arguments.orders)
             except KeyboardInterrupt:  # The table is of what ran so far.
                 break
             counts[word] += 1

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -644,6 +645,97 @@ ENTRY main {
     const hlo::DotDimensions dims = entry.at(entry.root).dot;
     EXPECT_EQ(dims.lhs_contracting.size(), merged ? 1U : 2U) << points;
   }
+}
+
+/// Layouts of the parameters and results of a program that has the right values, in order, and its
+/// number of kernels.
+std::string compiled_orders(const std::string& header, const std::string& entry) {
+  const CompiledRun run =
+      check_hlo("HloModule given" + header + "\nENTRY main {\n" + entry + "}\n");
+  std::map<std::pair<int, std::uint32_t>, std::string> orders;
+  for (const isa::Buffer& buffer : run.program.buffers) {
+    const bool is_result = buffer.role == isa::BufferRole::kOutput;
+    if (!is_result && buffer.role != isa::BufferRole::kParameter) continue;
+    const std::size_t open = buffer.shape.find('{');
+    orders[{is_result, buffer.index}] =
+        buffer.shape.substr(open + 1, buffer.shape.find(':') - open - 1);
+  }
+  std::string text;
+  for (const auto& [key, order] : orders) text += (key.first != 0 ? "result " : "") + order + "; ";
+  return text + std::to_string(run.program.kernels.size() - 1) + " kernels";
+}
+
+TEST(GivenOrders, ParametersAndResultsLieAsTheModuleStates) {
+  const std::string entry =
+      "  x = f32[40,300] parameter(0)\n  y = f32[300,264] parameter(1)\n"
+      "  d = f32[40,264] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "  t = f32[300,264] tanh(y)\n  ROOT r = (f32[40,264], f32[300,264]) tuple(d, t)\n";
+  const auto header = [](const std::string& x, const std::string& y, const std::string& d,
+                         const std::string& t) {
+    return ", entry_computation_layout={(f32[40,300]" + x + ", f32[300,264]" + y +
+           ")->(f32[40,264]" + d + ", f32[300,264]" + t + ")}";
+  };
+  const auto place = [&](std::size_t number, const std::string& layouts) {
+    std::string orders = compiled_orders(layouts, entry);
+    for (; number > 0; --number) orders = orders.substr(orders.find(';') + 2);
+    return orders.substr(0, orders.find(';'));
+  };
+  // Row-major order is none that is stated.
+  const std::string free = compiled_orders("", entry);
+  EXPECT_EQ(compiled_orders(header("{1,0}", "{1,0}", "{1,0}", "{1,0}"), entry), free);
+  EXPECT_EQ(free, "1,0; 0,1; result 1,0; result 0,1; 1 kernels");
+  EXPECT_EQ(place(0, header("{0,1}", "", "", "")), "0,1");
+  EXPECT_EQ(place(1, header("", "{0,1}", "", "")), "0,1");
+  EXPECT_EQ(place(2, header("", "", "{0,1}", "")), "result 0,1");
+  EXPECT_EQ(place(3, header("", "", "", "{0,1}")), "result 0,1");
+  EXPECT_EQ(compiled_orders(header("{0,1}", "{0,1}", "{0,1}", "{0,1}"), entry).substr(0, 32),
+            "0,1; 0,1; result 0,1; result 0,1");
+  // Without a layout of the entry the parameters' own count; what the root has is none.
+  EXPECT_EQ(compiled_orders("",
+                            "  x = f32[40,300]{0,1} parameter(0)\n"
+                            "  ROOT t = f32[40,300]{1,0} tanh(x)\n"),
+            "0,1; result 0,1; 1 kernels");
+  EXPECT_EQ(compiled_orders("",
+                            "  x = f32[40,300] parameter(0)\n"
+                            "  ROOT t = f32[40,300]{0,1} tanh(x)\n"),
+            "1,0; result 1,0; 1 kernels");
+  EXPECT_EQ(compiled_orders(", entry_computation_layout={(f32[40,300]{1,0})->f32[40,300]{0,1}}",
+                            "  x = f32[40,300]{0,1} parameter(0)\n"
+                            "  ROOT t = f32[40,300] tanh(x)\n"),
+            "0,1; result 0,1; 1 kernels");
+}
+
+TEST(GivenOrders, AResultInTheMemoryOfAParameterLiesAsTheParameter) {
+  const std::string entry =
+      "  x = f32[40,300] parameter(0)\n  one = f32[] constant(1)\n"
+      "  ones = f32[40,300] broadcast(one), dimensions={}\n  y = f32[40,300] add(x, ones)\n"
+      "  ROOT r = (f32[40,300]) tuple(y)\n";
+  const std::string alias = ", input_output_alias={ {0}: (0, {}, may-alias) }";
+  EXPECT_EQ(
+      compiled_orders(alias + ", entry_computation_layout={(f32[40,300]{0,1})->(f32[40,300]{1,0})}",
+                      entry),
+      "0,1; result 0,1; 1 kernels");
+}
+
+/// What a convolution asks for is computed from a copy, once for both of its readers; the copy of
+/// the image that comes as the convolution wants it is none.
+TEST(GivenOrders, ConvolutionsReadCopiesOfImagesThatLieOtherwise) {
+  const auto entry = [](const std::string& order) {
+    return "  x = f32[4,12,12,160]" + order +
+           " parameter(0)\n  k = f32[3,3,160,32] parameter(1)\n"
+           "  c = f32[4,12,12,32] convolution(x, k), window={size=3x3 pad=1_1x1_1}, "
+           "dim_labels=b01f_01io->b01f\n"
+           "  e = f32[3,3,160,32] convolution(x, c), window={size=12x12 pad=1_1x1_1}, "
+           "dim_labels=f01b_i01o->01bf\n"
+           "  ROOT r = (f32[4,12,12,32], f32[3,3,160,32]) tuple(c, e)\n";
+  };
+  const auto kernels = [&](const std::string& order) {
+    const std::string found = compiled_orders("", entry(order));
+    return found.substr(0, 8) + found.substr(found.rfind(';') + 1);
+  };
+  EXPECT_EQ(kernels(""), "3,0,2,1; 2 kernels");
+  EXPECT_EQ(kernels("{3,0,2,1}"), "3,0,2,1; 2 kernels");
+  EXPECT_EQ(kernels("{0,3,2,1}"), "0,3,2,1; 3 kernels");
 }
 
 TEST(UnitDimensions, ElementwiseOperationsDropThem) {

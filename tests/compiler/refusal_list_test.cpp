@@ -69,13 +69,6 @@ TEST(RefusalList, WhatIsComputedOtherwiseIsNoted) {
                                      "the chip are not public: r"});
   EXPECT_TRUE(bits("rng_philox").empty());
   EXPECT_TRUE(bits("rng_three_fry").empty());
-  const auto turned = [](const std::string& order) {
-    return notes_of("HloModule n\nENTRY main {\n  x = f32[8,16]{" + order +
-                    "} parameter(0)\n  ROOT y = f32[8,16]{1,0} add(x, x)\n}\n");
-  };
-  EXPECT_TRUE(turned("1,0").empty());
-  ASSERT_EQ(turned("0,1").size(), 1U);
-  EXPECT_NE(turned("0,1")[0].find("chooses its own: x f32[8,16]{0,1}"), std::string::npos);
 }
 
 std::string sharded(const std::string& header, const std::string& sharding) {

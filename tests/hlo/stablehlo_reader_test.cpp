@@ -373,6 +373,39 @@ std::string text_of(Module module) {
   return to_string(module);
 }
 
+TEST(StablehloReader, OrdersOfArgumentsAndResultsAreTheLayoutOfTheEntry) {
+  const auto layout_of = [](const std::string& argument, const std::string& result) {
+    const std::string text = "func.func public @main(%x: tensor<4x8xf32>" + argument +
+                             ", %y: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>" +
+                             result +
+                             ") {\n  %0 = stablehlo.transpose %x, dims = [1, 0] : "
+                             "(tensor<4x8xf32>) -> tensor<8x4xf32>\n"
+                             "  return %y, %0 : tensor<4x8xf32>, tensor<8x4xf32>\n}\n";
+    const Module module = read_stablehlo_text("test.mlir", text);
+    std::string found;
+    for (const Shape& shape : module.entry_layout->parameters) found += to_string(shape) + " ";
+    return found + (module.entry_layout.is_set() ? to_string(module.entry_layout->result) : "");
+  };
+  EXPECT_EQ(layout_of("", ""), "");
+  EXPECT_EQ(layout_of(R"( {mhlo.layout_mode = "default"})", R"( {mhlo.layout_mode = "auto"})"), "");
+  EXPECT_EQ(layout_of(R"( {mhlo.layout_mode = "{0,1}"})", ""),
+            "f32[4,8]{0,1} f32[4,8] (f32[4,8], f32[8,4])");
+  EXPECT_EQ(layout_of("", R"( {mhlo.layout_mode = "{0,1:T(8,128)}"})"),
+            "f32[4,8] f32[4,8] (f32[4,8], f32[8,4]{0,1})");
+  for (const char* wrong : {"{0}", "{0,2}", "{0,0}", "0,1", "{0,1", "{}", ""}) {
+    try {
+      layout_of(" {mhlo.layout_mode = \"" + std::string(wrong) + "\"}", "");
+      ADD_FAILURE() << wrong;
+    } catch (const WorkloadError& error) {
+      const std::string what = error.what();
+      EXPECT_NE(what.find("test.mlir:1:64"), std::string::npos) << what;
+      EXPECT_NE(what.find("auto, default or every dimension of f32[4,8] once, as in {1,0}"),
+                std::string::npos)
+          << what;
+    }
+  }
+}
+
 TEST(StablehloReader, TheGenericFormIsTheSameModule) {
   const Module module = read_hlo("m.mlir", kGeneric);
   verify(module);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -57,6 +59,7 @@ class StablehloReader {
     emitter_.resolve_calls();
     module_.entry = emitter_.function("main");
     if (module_.entry < 0) cursor_.fail("a function @main");
+    set_entry_layout();
     return std::move(module_);
   }
 
@@ -122,7 +125,7 @@ class StablehloReader {
     const std::vector<MlirAttributes> arguments = dictionaries(function, "arg_attrs");
     std::vector<HloInstruction>& parameters = scopes_.innermost().computation.instructions;
     for (std::size_t i = 0; i < std::min(arguments.size(), parameters.size()); ++i) {
-      if (name == "main") add_alias(arguments[i], static_cast<std::int64_t>(i));
+      if (name == "main") take_place(arguments[i], parameters[i].shape, i);
       ShardyReader::add_sharding(arguments[i], parameters[i]);
     }
     operations();
@@ -160,6 +163,8 @@ class StablehloReader {
   void close_function(std::string_view name, const std::vector<MlirAttributes>& results) {
     Ids& returned = scopes_.innermost().returned;
     for (std::size_t i = 0; i < std::min(results.size(), returned.size()); ++i) {
+      if (name == "main")
+        take_order(results[i], scopes_.innermost().shape(returned[i]), result_orders_[i]);
       returned[i] = shardy_.result(returned[i], results[i]);
     }
     emitter_.add_function(name, scopes_.close());
@@ -192,12 +197,55 @@ class StablehloReader {
     return text.substr(1, text.size() - 2);
   }
 
-  void add_alias(const MlirAttributes& attributes, std::int64_t parameter) {
+  /// What @main says of where an argument lies: whose memory a result takes, its layout.
+  void take_place(const MlirAttributes& attributes, const Shape& shape, std::size_t parameter) {
+    take_order(attributes, shape, parameter_orders_[parameter]);
     if (!attributes.has("tf.aliasing_output")) return;
     Alias alias;
     alias.output_index = attributes.integer("tf.aliasing_output");
-    alias.parameter_number = parameter;
+    alias.parameter_number = static_cast<std::int64_t>(parameter);
     module_.aliases.push_back(alias);
+  }
+
+  /// `mhlo.layout_mode = "{0,1}"`: dimensions from minor to major; "auto" and "default" are none.
+  void take_order(const MlirAttributes& attributes, const Shape& shape,
+                  std::vector<std::int64_t>& minor_to_major) {
+    const char* const name = "mhlo.layout_mode";
+    if (!attributes.has(name)) return;
+    const std::string_view text = attributes.text(name);
+    if (text == "\"auto\"" || text == "\"default\"") return;
+    const std::size_t end = text.find_first_of(":}");  // Tiles, which may follow, are not kept.
+    if (text.substr(0, 2) == "\"{" && end != std::string_view::npos) {
+      minor_to_major = mlir_integers(cursor_, text.substr(2, end - 2));
+    }
+    std::vector<std::int64_t> dimensions(static_cast<std::size_t>(shape.rank()));
+    std::iota(dimensions.begin(), dimensions.end(), 0);
+    if (!std::is_permutation(dimensions.begin(), dimensions.end(), minor_to_major.begin(),
+                             minor_to_major.end())) {
+      attributes.fail_in(name, "auto, default or every dimension of " + to_string(shape, false) +
+                                   " once, as in {1,0}");
+    }
+  }
+
+  /// Where an argument or result of @main has a layout, all do.
+  void set_entry_layout() {
+    const auto is_stated = [](const auto& order) { return !order.second.empty(); };
+    if (std::none_of(parameter_orders_.begin(), parameter_orders_.end(), is_stated) &&
+        std::none_of(result_orders_.begin(), result_orders_.end(), is_stated)) {
+      return;
+    }
+    const Computation& entry = module_.entry_computation();
+    EntryLayout& layout = module_.entry_layout.edit();
+    const std::vector<InstructionId> parameters = entry.parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      layout.parameters.push_back(entry.at(parameters[i]).shape);
+      layout.parameters.back().layout.minor_to_major = parameter_orders_[i];
+    }
+    layout.result = entry.at(entry.root).shape;
+    if (!layout.result.is_tuple()) layout.result.layout.minor_to_major = result_orders_[0];
+    for (std::size_t i = 0; i < layout.result.elements.size(); ++i) {
+      layout.result.elements[i].layout.minor_to_major = result_orders_[i];
+    }
   }
 
   /// `func.func public @name(%arg0: type {...}, ...) -> (types) {`
@@ -224,10 +272,10 @@ class StablehloReader {
     const std::string_view name = cursor_.name("an argument");
     cursor_.expect(':');
     const Shape shape = read_mlir_type(cursor_);
-    const auto number = static_cast<std::int64_t>(scopes_.innermost().arguments);
+    const std::size_t number = scopes_.innermost().arguments;
     MlirAttributes attributes(cursor_, cursor_.next());
     if (cursor_.take('{')) attributes.read_dictionary(cursor_, "}");
-    if (is_entry) add_alias(attributes, number);
+    if (is_entry) take_place(attributes, shape, number);
     Metadata metadata;
     locations_.take(cursor_, metadata);
     scopes_.add_argument(name, shape, metadata);
@@ -529,6 +577,8 @@ class StablehloReader {
   StablehloEmitter emitter_;
   ShardyReader shardy_;
   std::string_view partitions_;  ///< As the header has them, where they are more than one.
+  /// Of @main, by number: dimensions from minor to major, where they are stated.
+  std::map<std::size_t, std::vector<std::int64_t>> parameter_orders_, result_orders_;
 };
 
 }  // namespace

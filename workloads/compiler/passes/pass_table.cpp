@@ -103,22 +103,29 @@ void note_types(const hlo::Module& module, CompileReport& report) {
   for (const hlo::Shape& element : result.elements) report.result_types.push_back(element.type);
 }
 
-/// Parameters are laid out anew, whatever order of dimensions the module states for them.
-void note_stated_orders(const hlo::Module& module, CompileReport& report) {
+/// Orders of dimensions that the module states for what it takes and gives; row-major order, which
+/// every file has that says nothing, is none. What an instruction in front of the result has as its
+/// layout is the work of whoever wrote the file, as XLA's transposes.
+GivenOrders stated_orders(const hlo::Module& module) {
   const hlo::Computation& entry = module.entry_computation();
-  std::size_t count = 0;
-  std::string first;
-  for (const hlo::InstructionId id : entry.parameters()) {
-    const hlo::Shape& shape = entry.at(id).shape;
+  const hlo::EntryLayout& layout = module.entry_layout.get();
+  const auto order_of = [](const hlo::Shape& shape) {
     const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
-    if (std::is_sorted(order.rbegin(), order.rend())) continue;
-    if (count++ == 0) first = entry.at(id).name + " " + hlo::to_string(shape);
+    const bool is_row_major = std::is_sorted(order.rbegin(), order.rend());
+    return is_row_major ? DimensionOrder{} : DimensionOrder(order.rbegin(), order.rend());
+  };
+  GivenOrders stated;
+  const std::vector<hlo::InstructionId> parameters = entry.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const bool has_layout = layout.parameters.size() == parameters.size();
+    stated.parameters.push_back(
+        order_of(has_layout ? layout.parameters[i] : entry.at(parameters[i]).shape));
   }
-  if (count == 0) return;
-  report.notes.push_back(
-      "orders of dimensions that the module states for parameters are not kept, the compiler "
-      "chooses its own: " +
-      first + (count == 1 ? "" : ", and " + std::to_string(count - 1) + " more"));
+  if (!layout.result.is_tuple()) stated.results.push_back(order_of(layout.result));
+  for (const hlo::Shape& element : layout.result.elements) {
+    stated.results.push_back(order_of(element));
+  }
+  return stated;
 }
 
 /// Of passes that copy instructions.
@@ -130,9 +137,8 @@ void on_module_then_names(const PassContext& context) {
 
 void run_verify(const PassContext& context) {
   hlo::verify(context.scheduled.module);
-  if (context.report == nullptr) return;
-  note_types(context.scheduled.module, *context.report);
-  note_stated_orders(context.scheduled.module, *context.report);
+  context.scheduled.given = stated_orders(context.scheduled.module);
+  if (context.report != nullptr) note_types(context.scheduled.module, *context.report);
 }
 
 void run_hold_in_words(const PassContext& context) {
@@ -181,7 +187,7 @@ void run_read_parameters_unrounded(const PassContext& context) {
 void run_assign_layouts(const PassContext& context) {
   adopt_region_layouts(context.scheduled);
   assign_layouts(context.scheduled.module, context.convolutions,
-                 orders_of_regions(context.scheduled));
+                 orders_of_regions(context.scheduled), context.scheduled.given);
   copy_region_operands(context.scheduled);
   make_names_unique(context.scheduled.module);
 }

@@ -70,7 +70,10 @@ class PassRunner {
     for (ScheduledRegion& region : context_.scheduled.regions) {
       for (ScheduledModule& body : region.bodies) {
         if (region.is_loop && &body != &region.bodies[0]) {
-          body.given_layouts = parameter_layouts(region.bodies[0]);
+          for (const hlo::Layout& layout : parameter_layouts(region.bodies[0])) {
+            body.given.parameters.emplace_back(layout.minor_to_major.rbegin(),
+                                               layout.minor_to_major.rend());
+          }
         }
         PassRunner(body, context_.target, context_.report, context_.convolutions, after_pass_,
                    body.module.name + "/", held_.without({Fact::kOutlined}))

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/graph/graph.h"
 #include "workloads/graph/while_loop_analysis.h"
 
@@ -46,6 +47,12 @@ inline bool runs_region(const hlo::HloInstruction& instruction) {
 
 struct ScheduledModule;
 
+/// Orders of dimensions in which whoever runs a module has its arrays, by number of the parameter
+/// and by place in the result's tuple; empty: as the compiler likes.
+struct GivenOrders {
+  std::vector<DimensionOrder> parameters, results;
+};
+
 /// What a while or conditional runs.
 ///
 /// Each body is a module whose parameters are arrays. Of a loop: parameters are the carried arrays,
@@ -68,8 +75,9 @@ struct ScheduledModule {
   Refusals refusals;
   std::optional<hlo::LoopCounter> counter = std::nullopt;  ///< Of the body of a counted loop.
   bool counter_is_read = true;                             ///< Behind the loop.
-  /// Of the module that tests a loop's predicate: how the body has the arrays.
-  std::vector<hlo::Layout> given_layouts = {};
+  /// Of the whole program what its module states; of one that tests a loop's predicate, how the
+  /// body has the arrays.
+  GivenOrders given = {};
 };
 
 }  // namespace tpu::compiler

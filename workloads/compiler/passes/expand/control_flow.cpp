@@ -719,10 +719,6 @@ std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled) 
           results.elements[static_cast<std::size_t>(instruction.tuple_index)].layout);
     }
   }
-  const std::vector<InstructionId> parameters = entry.parameters();
-  for (std::size_t i = 0; i < scheduled.given_layouts.size(); ++i) {
-    ask(parameters[i], scheduled.given_layouts[i]);
-  }
   return orders;
 }
 
@@ -741,31 +737,9 @@ InstructionId append_relayout(Computation& entry, InstructionId value, hlo::Layo
   return append(entry, std::move(copy));
 }
 
-/// Parameters that another module lays out take its layouts; what this one would have is a copy.
-void copy_given_parameters(ScheduledModule& scheduled) {
-  Computation& entry = scheduled.module.entry_computation();
-  const std::vector<InstructionId> parameters = entry.parameters();
-  const std::size_t count = entry.instructions.size();
-  for (std::size_t i = 0; i < scheduled.given_layouts.size(); ++i) {
-    HloInstruction& parameter = entry.at(parameters[i]);
-    const hlo::Layout& given = scheduled.given_layouts[i];
-    if (parameter.shape.rank() < 2) continue;
-    if (parameter.shape.layout.minor_to_major == given.minor_to_major) continue;
-    hlo::Layout chosen = parameter.shape.layout;
-    parameter.shape.layout = tiled_layout(parameter.shape.type, given.minor_to_major);
-    const InstructionId made = append_relayout(entry, parameters[i], std::move(chosen));
-    for (HloInstruction& user : entry.instructions) {
-      if (user.id == made) continue;
-      std::replace(user.operands.begin(), user.operands.end(), parameters[i], made);
-    }
-  }
-  if (entry.instructions.size() > count) tidy(entry);
-}
-
 }  // namespace
 
 void copy_region_operands(ScheduledModule& scheduled) {
-  copy_given_parameters(scheduled);
   Computation& entry = scheduled.module.entry_computation();
   const std::size_t count = entry.instructions.size();
   for (std::size_t i = 0; i < count; ++i) {

@@ -44,8 +44,7 @@ bool has_control_flow(const hlo::Module& module);
 ///
 /// Needs: bodies with layouts. Before assign_layouts; adopt_region_layouts says what the results
 /// are, orders_of_regions in which orders bodies have what goes in and out (of each instruction of
-/// the entry; empty: none asks), then copy_region_operands copies operands that lie otherwise, and
-/// parameters that the module that tests a predicate would have otherwise than the loop's body.
+/// the entry; empty: none asks), then copy_region_operands copies operands that lie otherwise.
 void adopt_region_layouts(ScheduledModule& scheduled);
 std::vector<DimensionOrder> orders_of_regions(const ScheduledModule& scheduled);
 void copy_region_operands(ScheduledModule& scheduled);

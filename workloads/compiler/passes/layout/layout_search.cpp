@@ -61,12 +61,13 @@ struct Group {
 class LayoutSearch {
  public:
   LayoutSearch(const Computation& computation, bool is_entry, const Target& target,
-               std::vector<DimensionOrder>& orders)
+               const std::vector<DimensionOrder>& given, std::vector<DimensionOrder>& orders)
       : computation_(computation),
         is_entry_(is_entry),
         target_(target),
         bytes_per_cycle_(target.hbm_bytes_per_cycle),
         vmem_bytes_(static_cast<double>(target.vmem_bytes)),
+        given_(given),
         orders_(orders),
         users_(users_of(computation)),
         group_of_(computation.instructions.size()) {}
@@ -134,6 +135,7 @@ class LayoutSearch {
   double dot_cost(InstructionId id, bool counts_products = true);
   double avoidable_cost(int g);
   double vector_cost(InstructionId id);
+  double given_cost(InstructionId id, const DimensionOrder& order) const;
   double cost_of(int g);
   double cost_of(const std::set<int>& groups);
 
@@ -147,6 +149,7 @@ class LayoutSearch {
   bool is_entry_;
   const Target& target_;
   double bytes_per_cycle_, vmem_bytes_;
+  const std::vector<DimensionOrder>& given_;
   std::vector<DimensionOrder>& orders_;
   std::vector<std::vector<InstructionId>> users_;
   std::set<InstructionId> feeds_back_;   ///< Reductions that do.
@@ -691,6 +694,12 @@ bool turns_lanes(const HloInstruction& instruction, const DimensionOrder& order)
   return padding.low % 128 != 0 || padding.interior != 0;
 }
 
+/// Of the copy between an array and what others have or want of it.
+double LayoutSearch::given_cost(InstructionId id, const DimensionOrder& order) const {
+  const DimensionOrder& given = given_[static_cast<std::size_t>(id)];
+  return given.empty() ? 0 : moved_cost(id, given, order);
+}
+
 double LayoutSearch::cost_of(const std::set<int>& groups) {
   double cost = 0;
   std::set<InstructionId> relations;
@@ -698,6 +707,7 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
     const Group& group = groups_[static_cast<std::size_t>(g)];
     for (InstructionId id : group.arrays) {
       if (!rows_fit(id, group.order)) cost += kTooLarge;
+      cost += given_cost(id, group.order);
       const double traffic = traffic_[static_cast<std::size_t>(id)];
       const double work = vector_cycles(at(id).opcode);
       if (traffic == 0 && work == 0) continue;
@@ -736,6 +746,10 @@ std::vector<DimensionOrder> LayoutSearch::candidates(int g) {
       found.push_back(std::move(order));
     }
   };
+  for (InstructionId id : group.arrays) {
+    const DimensionOrder& given = given_[static_cast<std::size_t>(id)];
+    if (!given.empty()) add(given);
+  }
   for (auto& [neighbour, order] : induced(g)) {
     if (neighbour == g) add(std::move(order));
   }
@@ -851,6 +865,7 @@ double LayoutSearch::avoidable_cost(int g) {
   double cost = 0;
   for (InstructionId id : group.arrays) {
     if (!rows_fit(id, group.order)) cost += kTooLarge;
+    cost += given_cost(id, group.order);
     const double traffic = traffic_[static_cast<std::size_t>(id)];
     const double work = vector_cycles(at(id).opcode);
     if (traffic == 0 && work == 0) continue;
@@ -953,8 +968,8 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 }
 
 void search_orders(const Computation& computation, bool is_entry, const Target& target,
-                   std::vector<DimensionOrder>& orders) {
-  LayoutSearch(computation, is_entry, target, orders).run();
+                   const std::vector<DimensionOrder>& given, std::vector<DimensionOrder>& orders) {
+  LayoutSearch(computation, is_entry, target, given, orders).run();
 }
 
 }  // namespace tpu::compiler

@@ -30,8 +30,10 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 /// search goes from row-major order everywhere to a local minimum: one order is changed at a time,
 /// and those of its neighbours with it as long as that pays. Arrays that other operations read or
 /// make, and those that a computation other than the entry takes or gives, stay in row-major order.
+/// `given`: orders of arrays that others have or want, by instruction; an array that lies otherwise
+/// costs a copy.
 /// An order in which the sums of a reduction fit no VMEM is taken where there is no other.
 void search_orders(const hlo::Computation& computation, bool is_entry, const Target& target,
-                   std::vector<DimensionOrder>& orders);
+                   const std::vector<DimensionOrder>& given, std::vector<DimensionOrder>& orders);
 
 }  // namespace tpu::compiler

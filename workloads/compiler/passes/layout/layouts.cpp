@@ -19,7 +19,6 @@
 #include "workloads/compiler/passes/layout/convolution_sides.h"
 #include "workloads/compiler/passes/layout/layout_search.h"
 #include "workloads/compiler/passes/layout/padded_images.h"
-#include "workloads/compiler/passes/scheduled_module.h"
 
 namespace tpu::compiler {
 
@@ -68,7 +67,7 @@ class LayoutAssignment {
         orders_(computation.instructions.size()) {}
 
   void run(const std::vector<hlo::Alias>& aliases, const std::vector<Order>& asked,
-           const std::vector<InstructionId>& parted) {
+           const GivenOrders& given, const std::vector<InstructionId>& parted) {
     seed_convolutions();
     seed_blocks();
     spread();
@@ -78,16 +77,17 @@ class LayoutAssignment {
     spread();
     seed_windows();
     spread();
-    search_orders(computation_, is_entry_, target_, orders_);
+    search_orders(computation_, is_entry_, target_, given_by_instruction(aliases, given), orders_);
     for (HloInstruction& instruction : computation_.instructions) settle(instruction);
     write();
+    make_parameters_given(given);
     make_operands_agree();
     make_dots_fit();
     make_parts_fit();
     make_steps_fit();
     make_rows_fit();
     make_windows_fit();
-    make_results_agree(aliases);
+    make_results_agree(aliases, given);
     join_parted_images(computation_, parted);
     tidy(computation_);
   }
@@ -116,7 +116,11 @@ class LayoutAssignment {
   void make_windows_fit();
   InstructionId in_order(InstructionId id, const Order& order);
   void behind_copy(InstructionId id, const Order& order);
-  void make_results_agree(const std::vector<hlo::Alias>& aliases);
+  std::vector<InstructionId> results();
+  std::vector<Order> given_by_instruction(const std::vector<hlo::Alias>& aliases,
+                                          const GivenOrders& given);
+  void make_parameters_given(const GivenOrders& given);
+  void make_results_agree(const std::vector<hlo::Alias>& aliases, const GivenOrders& given);
   InstructionId copy_as(InstructionId id, const Layout& layout);
 
   const hlo::Module& module_;
@@ -279,6 +283,12 @@ InstructionId LayoutAssignment::copy_as(InstructionId id, const Layout& layout) 
       at(id).opcode == HloOpcode::kIota ||
       (at(id).opcode == HloOpcode::kBroadcast && at(at(id).operands[0]).shape.rank() < 2);
   const Order order(layout.minor_to_major.rbegin(), layout.minor_to_major.rend());
+  if (at(id).opcode == HloOpcode::kCopy) {  // Of a parameter that lies as it is given.
+    const HloInstruction& source = at(at(id).operands[0]);
+    if (source.opcode == HloOpcode::kParameter) {
+      return source.shape.layout == layout ? source.id : copy_as(source.id, layout);
+    }
+  }
   const auto known = copies_.find({id, order});
   if (known != copies_.end()) return known->second;
   HloInstruction copy;
@@ -456,26 +466,81 @@ void LayoutAssignment::make_windows_fit() {
   }
 }
 
-/// A result that shares its buffer with a parameter lies as the parameter does.
-void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases) {
-  if (at(computation_.root).opcode != HloOpcode::kTuple) return;
-  const std::vector<InstructionId> parameters = computation_.parameters();
+/// The arrays that the computation gives.
+std::vector<InstructionId> LayoutAssignment::results() {
+  const bool is_tuple = at(computation_.root).opcode == HloOpcode::kTuple;
+  if (is_tuple) return at(computation_.root).operands;
+  return {computation_.root};
+}
+
+/// The order in which an array is taken or has to be given; a result in the memory of a parameter
+/// has the parameter's.
+std::vector<Order> LayoutAssignment::given_by_instruction(const std::vector<hlo::Alias>& aliases,
+                                                          const GivenOrders& given) {
+  std::vector<Order> orders(computation_.instructions.size());
+  const std::vector<InstructionId> values = results(), parameters = computation_.parameters();
+  const auto give = [&](InstructionId id, const Order& order) {
+    if (at(id).shape.rank() == static_cast<std::int64_t>(order.size())) {
+      orders[static_cast<std::size_t>(id)] = order;
+    }
+  };
+  for (std::size_t i = 0; i < std::min(given.results.size(), values.size()); ++i) {
+    give(values[i], given.results[i]);
+  }
+  for (std::size_t i = 0; i < std::min(given.parameters.size(), parameters.size()); ++i) {
+    give(parameters[i], given.parameters[i]);
+  }
   for (const hlo::Alias& alias : aliases) {
-    const std::size_t index = static_cast<std::size_t>(alias.output_index);
-    const InstructionId result = at(computation_.root).operands[index];
-    const Layout layout =
-        at(parameters[static_cast<std::size_t>(alias.parameter_number)]).shape.layout;
-    if (at(result).shape.layout == layout) continue;
-    const InstructionId copy = copy_as(result, layout);
-    at(computation_.root).operands[index] = copy;
-    at(computation_.root).shape.elements[index].layout = layout;
+    const std::size_t number = static_cast<std::size_t>(alias.parameter_number);
+    const std::size_t place = static_cast<std::size_t>(alias.output_index);
+    if (number >= given.parameters.size() || place >= values.size()) continue;
+    if (!given.parameters[number].empty()) give(values[place], given.parameters[number]);
+  }
+  return orders;
+}
+
+/// Parameters lie as they are given; what the computation would have is a copy.
+void LayoutAssignment::make_parameters_given(const GivenOrders& given) {
+  const std::vector<InstructionId> parameters = computation_.parameters();
+  for (std::size_t i = 0; i < std::min(given.parameters.size(), parameters.size()); ++i) {
+    const InstructionId id = parameters[i];
+    const Order& wanted = given.parameters[i];
+    if (wanted.empty() || at(id).shape.rank() != static_cast<std::int64_t>(wanted.size())) continue;
+    behind_copy(id, wanted);
+    if (at(id).opcode == HloOpcode::kCopy) std::swap(at(id).name, at(at(id).operands[0]).name);
+  }
+}
+
+/// A result that shares its buffer with a parameter lies as the parameter does, others as they are
+/// given.
+void LayoutAssignment::make_results_agree(const std::vector<hlo::Alias>& aliases,
+                                          const GivenOrders& given) {
+  const std::vector<InstructionId> values = results(), parameters = computation_.parameters();
+  std::vector<Order> wanted(values.size());
+  std::copy_n(given.results.begin(), std::min(given.results.size(), values.size()), wanted.begin());
+  for (const hlo::Alias& alias : aliases) {
+    const InstructionId parameter = parameters[static_cast<std::size_t>(alias.parameter_number)];
+    wanted[static_cast<std::size_t>(alias.output_index)] = order(parameter);
+  }
+  const bool is_tuple = at(computation_.root).opcode == HloOpcode::kTuple;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (wanted[i].size() != static_cast<std::size_t>(at(values[i]).shape.rank())) continue;
+    const Layout layout = layout_of(at(values[i]).shape.type, wanted[i]);
+    if (wanted[i].size() < 2 || at(values[i]).shape.layout == layout) continue;
+    const InstructionId copy = copy_as(values[i], layout);
+    if (!is_tuple) {
+      computation_.root = copy;
+      continue;
+    }
+    at(computation_.root).operands[i] = copy;
+    at(computation_.root).shape.elements[i].layout = layout;
   }
 }
 
 }  // namespace
 
 void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels,
-                    const std::vector<DimensionOrder>& asked) {
+                    const std::vector<DimensionOrder>& asked, const GivenOrders& given) {
   for (std::size_t i = 0; i < module.computations.size(); ++i) {
     const bool is_entry = static_cast<hlo::ComputationId>(i) == module.entry;
     const std::vector<hlo::InstructionId> parted =
@@ -483,7 +548,8 @@ void assign_layouts(hlo::Module& module, ConvolutionKernels& kernels,
                  : std::vector<hlo::InstructionId>{};
     LayoutAssignment(module, module.computations[i], is_entry, kernels)
         .run(is_entry ? module.aliases : std::vector<hlo::Alias>{},
-             is_entry ? asked : std::vector<DimensionOrder>{}, parted);
+             is_entry ? asked : std::vector<DimensionOrder>{}, is_entry ? given : GivenOrders{},
+             parted);
   }
 }
 
