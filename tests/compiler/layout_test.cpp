@@ -717,6 +717,22 @@ TEST(GivenOrders, AResultInTheMemoryOfAParameterLiesAsTheParameter) {
       "0,1; result 0,1; 1 kernels");
 }
 
+/// The search tries the order that is given, which no pair of minor dimensions would be; a result
+/// in the memory of a parameter has it, too.
+TEST(GivenOrders, AreTriedByTheSearch) {
+  EXPECT_EQ(compiled_orders("",
+                            "  x = f32[5,7,16,200]{3,2,0,1} parameter(0)\n"
+                            "  ROOT t = f32[5,7,16,200] tanh(x)\n"),
+            "3,2,0,1; result 3,2,0,1; 1 kernels");
+  const std::string updated =
+      compiled_orders(", input_output_alias={ {0}: (0, {}, may-alias) }",
+                            "  w = f32[40,264]{0,1} parameter(0)\n  x = f32[40,300] parameter(1)\n"
+                            "  y = f32[300,264] parameter(2)\n"
+                            "  d = f32[40,264] dot(x, y), lhs_contracting_dims={1}, "
+                            "rhs_contracting_dims={0}\n  ROOT r = (f32[40,264]) tuple(d)\n");
+  EXPECT_EQ(updated.substr(0, 3) + updated.substr(updated.rfind(';')), "0,1; 1 kernels");
+}
+
 /// What a convolution asks for is computed from a copy, once for both of its readers; the copy of
 /// the image that comes as the convolution wants it is none.
 TEST(GivenOrders, ConvolutionsReadCopiesOfImagesThatLieOtherwise) {
@@ -736,6 +752,41 @@ TEST(GivenOrders, ConvolutionsReadCopiesOfImagesThatLieOtherwise) {
   EXPECT_EQ(kernels(""), "3,0,2,1; 2 kernels");
   EXPECT_EQ(kernels("{3,0,2,1}"), "3,0,2,1; 2 kernels");
   EXPECT_EQ(kernels("{0,3,2,1}"), "0,3,2,1; 3 kernels");
+}
+
+/// What a reader has otherwise than the others is a copy of the parameter, not of their copy, or
+/// the parameter.
+TEST(GivenOrders, CopiesAreOfTheParameter) {
+  const auto sources = [](const DimensionOrder& given) {
+    Module module = hlo::read_hlo_text("test.hlo", std::string(kAdd) + R"(ENTRY main {
+  x = f32[4,12,12,160] parameter(0)
+  k = f32[3,3,160,32] parameter(1)
+  z = f32[] constant(0)
+  c = f32[4,12,12,32] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  w = f32[4,12,12,159] reduce-window(x, z), window={size=1x1x1x2}, to_apply=add
+  ROOT r = (f32[4,12,12,32], f32[4,12,12,159]) tuple(c, w)
+}
+)");
+    const compiler::Target target;
+    compiler::ConvolutionKernels kernels(target);
+    compiler::assign_layouts(module, kernels, {}, {{given, {}}, {}});
+    const hlo::Computation& entry = module.entry_computation();
+    std::string found;
+    for (const HloInstruction& instruction : entry.instructions) {
+      const bool is_window = instruction.opcode == HloOpcode::kReduceWindow;
+      if (!is_window && instruction.opcode != HloOpcode::kConvolution) continue;
+      const HloInstruction* from = &entry.at(instruction.operands[0]);
+      found += is_window ? "window" : "convolution";
+      for (; from->opcode == HloOpcode::kCopy; from = &entry.at(from->operands[0]))
+        found += " copy";
+      found += " " + from->name + "; ";
+    }
+    return found;
+  };
+  EXPECT_EQ(sources({}), "convolution x; window copy x; ");
+  EXPECT_EQ(sources({1, 2, 0, 3}), "convolution x; window copy x; ");
+  EXPECT_EQ(sources({3, 0, 1, 2}), "convolution copy x; window x; ");
+  EXPECT_EQ(sources({1, 2, 3, 0}), "convolution copy x; window copy x; ");
 }
 
 TEST(UnitDimensions, ElementwiseOperationsDropThem) {

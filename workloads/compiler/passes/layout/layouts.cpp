@@ -314,6 +314,7 @@ void LayoutAssignment::make_operands_agree() {
   for (std::size_t i = 0; i < count; ++i) {
     const InstructionId id = static_cast<InstructionId>(i);
     std::vector<std::pair<InstructionId, Order>> wanted;
+    if (at(id).opcode == HloOpcode::kCopy) continue;  // Is what brings one into the other.
     for (InstructionId operand : operands_in_step(computation_, at(id))) {
       wanted.emplace_back(operand, order(id));
     }
