@@ -752,6 +752,10 @@ TEST(GivenOrders, ConvolutionsReadCopiesOfImagesThatLieOtherwise) {
   EXPECT_EQ(kernels(""), "3,0,2,1; 2 kernels");
   EXPECT_EQ(kernels("{3,0,2,1}"), "3,0,2,1; 2 kernels");
   EXPECT_EQ(kernels("{0,3,2,1}"), "0,3,2,1; 3 kernels");
+  const std::string layouts =
+      ", entry_computation_layout={(f32[4,12,12,160]{3,2,1,0}, f32[3,3,160,32]{3,2,1,0})->"
+      "(f32[4,12,12,32]{0,3,2,1}, f32[3,3,160,32]{3,2,1,0})}";
+  EXPECT_NE(compiled_orders(layouts, entry("")).find("result 0,3,2,1; "), std::string::npos);
 }
 
 /// What a reader has otherwise than the others is a copy of the parameter, not of their copy, or
