@@ -726,10 +726,10 @@ TEST(GivenOrders, AreTriedByTheSearch) {
             "3,2,0,1; result 3,2,0,1; 1 kernels");
   const std::string updated =
       compiled_orders(", input_output_alias={ {0}: (0, {}, may-alias) }",
-                            "  w = f32[40,264]{0,1} parameter(0)\n  x = f32[40,300] parameter(1)\n"
-                            "  y = f32[300,264] parameter(2)\n"
-                            "  d = f32[40,264] dot(x, y), lhs_contracting_dims={1}, "
-                            "rhs_contracting_dims={0}\n  ROOT r = (f32[40,264]) tuple(d)\n");
+                      "  w = f32[40,264]{0,1} parameter(0)\n  x = f32[40,300] parameter(1)\n"
+                      "  y = f32[300,264] parameter(2)\n"
+                      "  d = f32[40,264] dot(x, y), lhs_contracting_dims={1}, "
+                      "rhs_contracting_dims={0}\n  ROOT r = (f32[40,264]) tuple(d)\n");
   EXPECT_EQ(updated.substr(0, 3) + updated.substr(updated.rfind(';')), "0,1; 1 kernels");
 }
 
