@@ -55,7 +55,10 @@ class FusedGraph {
     const compiler::ExpressionGraph expressions = compiler::fitting_form(
         compiler::ExpressionGraph(module, entry, "test"), inputs.size(), target);
     compiler::KernelBuilder builder("test", target);
-    compiler::ElementwiseKernel(builder, expressions, inputs.size()).emit();
+    for (compiler::ElementwisePlan& plan :
+         compiler::find_elementwise_plans(expressions, inputs.size(), target).value()) {
+      compiler::ElementwiseKernel(builder, expressions, inputs.size(), std::move(plan)).emit();
+    }
     const isa::Kernel kernel = builder.finish();
     const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();
     std::vector<hlo::Shape> shapes;

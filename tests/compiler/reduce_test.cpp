@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/compiler/fused_graph.h"
+#include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
 
 namespace tpu::test::reduce_test {
@@ -262,6 +263,86 @@ TEST(Reduce, LanesOfWhatNoArrayCoversAreCut) {
               sum(g.add(table, table)), sum(g.splat_like(table, 2)),
               sum(g.subtract(table, g.splat_like(table, 3)))},
              {1e-4, 1e-3});
+}
+
+// Sums of the rows of one tile, without the rows of its padding, are in the register that they are
+// made of: a norm of a norm is one pass over the tiles, however long the lanes are. One that is a
+// result, too, is added up as others are.
+TEST(Reduce, RowsOfOneTileAreCombinedInIt) {
+  for (const Extents& extents :
+       std::vector<Extents>{{5, 3, 200}, {2, 8, 1000}, {2, 3, 7, 130}, {3, 640001}, {8, 400000}}) {
+    const auto rows = static_cast<std::int64_t>(extents.size()) - 2;
+    Extents kept;
+    for (std::int64_t i = 0; i <= rows + 1; ++i) {
+      if (i != rows) kept.push_back(i);
+    }
+    for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+      FusedGraph test;
+      std::vector<std::int64_t> minor_to_major;
+      for (std::int64_t i = rows + 1; i >= 0; --i) minor_to_major.push_back(i);
+      test.set_layout(minor_to_major);
+      GraphBuilder& g = test.graph;
+      const auto all = [&](Tensor column) { return g.broadcast(column, extents, kept); };
+      const Tensor x = g.convert(test.input(type, extents, -3, -1), ElementType::kF32);
+      const Tensor most = g.reduce_max(x, {rows});
+      const Tensor e = g.unary(HloOpcode::kExponential, g.subtract(x, all(most)));
+      const Tensor share = g.divide(e, all(g.reduce_sum(e, {rows})));
+      std::vector<Tensor> results{share};
+      if (extents.back() <= 1000) results.push_back(g.reduce_max(share, {rows}));
+      if (extents.back() <= 1000) results.push_back(most);
+      test.check(results, {type == ElementType::kF32 ? 1e-5 : 1e-2, 1e-5});
+    }
+  }
+}
+
+// Numbers of s32, and an initial value that is no zero.
+TEST(Reduce, WithTheInitialValueIntegersOfOneTileAreCombinedInIt) {
+  for (const char* type : {"s32", "f32"}) {
+    std::string text = R"(HloModule combined
+least {
+  a = T[] parameter(0)
+  b = T[] parameter(1)
+  ROOT c = T[] minimum(a, b)
+}
+add {
+  a = T[] parameter(0)
+  b = T[] parameter(1)
+  ROOT c = T[] add(a, b)
+}
+ENTRY main {
+  x = T[4,6,300] parameter(0)
+  one = T[] constant(1)
+  five = T[] constant(5)
+  l = T[4,300] reduce(x, one), dimensions={1}, to_apply=least
+  s = T[4,300] reduce(x, five), dimensions={1}, to_apply=add
+  w = T[4,6,300] broadcast(l), dimensions={0,2}
+  u = T[4,6,300] broadcast(s), dimensions={0,2}
+  v = T[4,6,300] subtract(x, w)
+  ROOT y = T[4,6,300] multiply(v, u)
+}
+)";
+    for (std::size_t at = 0; (at = text.find("T[", at)) != std::string::npos;) {
+      text.replace(at, 1, type);
+    }
+    check_hlo(text);
+  }
+}
+
+// Of 640,001 lanes the sums of all tiles (20 MB) do not fit VMEM, and 5,001 tiles have no parts of
+// one size that begin with a register: most of the tiles are gone through in parts, the rest behind
+// them. A vector comes part by part, too, and positions count on.
+TEST(Reduce, TilesThatNoPartsDivideAreGoneThroughInTwoRanges) {
+  for (const std::int64_t lanes : {640001, 640128, 1000000}) {
+    FusedGraph test;
+    test.set_layout({1, 0});
+    GraphBuilder& g = test.graph;
+    const Extents extents{3, lanes};
+    const Tensor x = test.input(ElementType::kF32, extents, -2, 2);
+    const Tensor factor = g.broadcast(test.input(ElementType::kF32, {lanes}, 1, 2), extents, {1});
+    const Tensor number = g.multiply(g.iota(ElementType::kF32, extents, 1), g.splat_like(x, 1e-6));
+    test.check({g.reduce_sum(g.multiply(x, factor), {0}), g.reduce_max(g.add(x, number), {0})},
+               kSums);
+  }
 }
 
 /// All dimensions but the one above the minor one.

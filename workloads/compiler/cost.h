@@ -31,6 +31,8 @@ constexpr double kRowsToLanesCycles = 3;
 
 /// A register turned in its lanes, among others.
 constexpr double kTurnedLanesCycles = 10;
+constexpr double kCombinedRowsCycles = 5;  ///< Of a register: its rows rotated and combined.
+constexpr double kCombinedRowsInstructions = 10;
 
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;

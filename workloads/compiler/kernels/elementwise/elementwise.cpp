@@ -1,3 +1,4 @@
+#include <deque>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -28,10 +29,11 @@ std::optional<ExpressionGraph> form_that_fits(
 
 }  // namespace
 
-ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_count,
+ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
                              const Target& target) {
+  graph.combine_rows_in_tiles();
   const auto fits = [&](const ExpressionGraph& form) {
-    return static_cast<bool>(find_elementwise_plan(form, operand_count, target));
+    return static_cast<bool>(find_elementwise_plans(form, operand_count, target));
   };
   if (const auto form = form_that_fits(graph, fits)) return *form;
   ExpressionGraph in_tiles = graph;
@@ -47,24 +49,31 @@ bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& c
   const std::size_t operands = instruction.operands.size();
   const ExpressionGraph graph =
       fitting_form(ExpressionGraph(module, fused, instruction.name), operands, target);
-  return static_cast<bool>(find_elementwise_plan(graph, operands, target));
+  return static_cast<bool>(find_elementwise_plans(graph, operands, target));
 }
 
 LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Computation fused = computation_of(module, computation, instruction);
-  const ExpressionGraph graph = fitting_form(ExpressionGraph(module, fused, instruction.name),
-                                             instruction.operands.size(), target);
+  const std::size_t operands = instruction.operands.size();
+  const ExpressionGraph graph =
+      fitting_form(ExpressionGraph(module, fused, instruction.name), operands, target);
   // Expressions that need more registers than there are get less code that overlaps.
   PlanLimits limits;
   for (bool may_spill = false;;) {
     KernelBuilder builder(graph.kernel_name(), target);
-    ElementwiseKernel kernel(builder, graph, instruction.operands.size(), limits);
-    kernel.emit();
+    std::deque<ElementwiseKernel> kernels;
+    for (ElementwisePlan& plan : find_elementwise_plans(graph, operands, target, limits).value()) {
+      kernels.emplace_back(builder, graph, operands, std::move(plan)).emit();
+    }
     std::optional<isa::Kernel> made = may_spill ? builder.finish() : builder.try_finish();
     if (made) return {std::move(*made), builder.vmem_bytes()};
     const std::optional<std::uint32_t> block = builder.crowded_block();
-    may_spill = !limits.reduce(block ? kernel.pass_of(*block) : std::nullopt);
+    std::optional<PassKind> crowded;
+    for (const ElementwiseKernel& kernel : kernels) {
+      if (block && kernel.pass_of(*block)) crowded = kernel.pass_of(*block);
+    }
+    may_spill = !limits.reduce(crowded);
   }
 }
 

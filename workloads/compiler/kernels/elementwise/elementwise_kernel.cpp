@@ -25,12 +25,20 @@ std::uint64_t rows_of_array(const hlo::Shape& shape) {
 
 ElementwiseKernel::ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph,
                                      std::size_t operand_count, const PlanLimits& limits)
+    : ElementwiseKernel(
+          builder, graph, operand_count,
+          find_elementwise_plan(graph, operand_count, builder.target(), limits).value(),
+          limits.whole_arrays) {}
+
+ElementwiseKernel::ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph,
+                                     std::size_t operand_count, ElementwisePlan plan,
+                                     bool is_resident)
     : graph_(graph),
-      plan_(find_elementwise_plan(graph, operand_count, builder.target(), limits).value()),
+      plan_(std::move(plan)),
       space_(plan_.space),
       operand_count_(static_cast<int>(operand_count)),
       builder_(builder),
-      is_resident_(limits.whole_arrays),
+      is_resident_(is_resident),
       emitter_(builder_, graph,
                [this](int node, const Place& place) { return source(node, place); }) {}
 
@@ -39,7 +47,7 @@ void ElementwiseKernel::emit(const std::vector<VmemRegion>& regions) {
   load_residents();
   spread_columns_once();
   clear_accumulators(false);
-  if (plan_.parts == 1) {
+  if (!plan_.is_cut()) {
     emit_blocks();
   } else {
     emit_parts();
@@ -74,9 +82,10 @@ void ElementwiseKernel::emit_parts() {
   BlockPipeline pipeline(builder_, {plan_.parts, false, plan_.part_buffers}, load, {});
   pipeline.run([&](Index part, Index buffer) {
     emitter_.forget();
-    part_ = to_operand(builder_, part).reg;
+    part_ = builder_.add(to_operand(builder_, part), 0);
     part_buffer_ = buffer;
-    part_begin_ = builder_.mul(part_, static_cast<std::uint32_t>(plan_.part_extent()));
+    part_begin_ = builder_.add(builder_.mul(part_, static_cast<std::uint32_t>(plan_.part_extent())),
+                               plan_.first);
     if (writes_early) wait_for_results();
     clear_accumulators(true);
     emit_blocks();
@@ -154,7 +163,8 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
   if (!is_resident_) allocate_flags();
   memory_ = std::make_unique<TileMemory>(builder_, loads_packed, stores_packed);
   for (int i = 0; i < plan_.digits; ++i) {
-    block_digits_.push_back(builder_.scalar_variable(0));
+    const bool is_cut = plan_.is_cut_digit(i);
+    block_digits_.push_back(builder_.scalar_variable(is_cut ? plan_.first : 0));
     digits_.push_back(builder_.scalar_variable(0));
   }
 }
@@ -184,7 +194,7 @@ void ElementwiseKernel::allocate_input(Input& input) {
 void ElementwiseKernel::allocate_flags() {
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  if (plan_.parts > 1) {
+  if (plan_.is_cut()) {
     part_flag_ = BlockPipeline::allocate_flags(builder_);
     part_store_flag_ = builder_.allocate_flag();
   }
@@ -196,8 +206,9 @@ ScalarOperand ElementwiseKernel::operand_address(int operand) {
 }
 
 /// Of the part of an array.
-ScalarOperand ElementwiseKernel::part_address(int operand, Index part, std::uint64_t granules) {
-  const Index offset = multiply(builder_, part, static_cast<std::int64_t>(granules));
+ScalarOperand ElementwiseKernel::part_address(int operand, std::int64_t begin, Index part,
+                                              std::uint64_t granules) {
+  const Index offset = multiply(builder_, part, static_cast<std::int64_t>(granules)).plus(begin);
   return builder_.add(operand_address(operand), to_operand(builder_, offset));
 }
 
@@ -237,8 +248,8 @@ void ElementwiseKernel::start_part_loads(Index part, Index buffer) {
     const Index rows =
         plan_.buffers_of(input) > 1 ? multiply(builder_, buffer, input.access.rows()) : Index{};
     const Index slice = divide(builder_, part, input.shared_by);
-    builder_.dma_in(part_address(input.operand, slice, size), at(input.region, rows), size,
-                    to_operand(builder_, buffer.plus(part_flag_)));
+    builder_.dma_in(part_address(input.operand, input.begin, slice, size), at(input.region, rows),
+                    size, to_operand(builder_, buffer.plus(part_flag_)));
   }
 }
 
@@ -337,7 +348,7 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     const Index offset =
         add(builder_, multiply(builder_, at_block, plan_.stream_distance(input, plan_.block)),
             part_offset(input.sliced, plan_.stream_distance(input, part)))
-            .plus(input.part.granule);
+            .plus(input.part.granule + input.begin);
     ScalarOperand size = plan_.stream_granules(shape, row_tiles_of(block));
     if (rest > 0 && !block.is_constant()) {
       size = builder_.select(builder_.equal(to_operand(builder_, block), full),
@@ -355,7 +366,8 @@ void ElementwiseKernel::start_stores(Index block, Index parity) {
     if (output.kind != OutputKind::kStream) continue;
     const Index offset =
         add(builder_, multiply(builder_, block, plan_.stream_granules(output.shape, plan_.block)),
-            part_offset(output.sliced, plan_.stream_granules(output.shape, plan_.row_tiles)));
+            part_offset(output.sliced, plan_.stream_granules(output.shape, plan_.row_tiles)))
+            .plus(output.begin);
     builder_.dma_out(at(output.region, buffer_rows(output.shape, parity)),
                      builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
                      plan_.stream_granules(output.shape, row_tiles_of(block)),

@@ -34,6 +34,9 @@ class ElementwiseKernel {
   /// `operand_count`: operands of the instruction; its results' addresses follow theirs.
   ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph, std::size_t operand_count,
                     const PlanLimits& limits = {});
+  /// One of several, each of which makes a range of the results.
+  ElementwiseKernel(KernelBuilder& builder, const ExpressionGraph& graph, std::size_t operand_count,
+                    ElementwisePlan plan, bool is_resident = false);
 
   const ElementwisePlan& plan() const { return plan_; }
   /// The pass that a block of the code belongs to; none: no pass of this kernel.
@@ -73,7 +76,7 @@ class ElementwiseKernel {
   std::int64_t stored_granules(std::int64_t row_tiles) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
   ScalarOperand operand_address(int operand);
-  ScalarOperand part_address(int operand, Index part, std::uint64_t granules);
+  ScalarOperand part_address(int operand, std::int64_t begin, Index part, std::uint64_t granules);
   Index part_begin(const Input& input, Index buffer);
 
   // Passes over a block.

@@ -27,10 +27,11 @@ constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 /// outermost axis: of arrays that have this axis outermost, too, only the part stays ("sliced"),
 /// and the next one is fetched meanwhile. (Where the axis is several dimensions in one, an array
 /// may have the outer ones alone: parts that differ in the others share its slice.) So it does
-/// where everything stays and would be waited for. A matrix that is the same at every major index,
-/// and that does not fit either (a mask of all heads), streams again for each ("repeated"); blocks
-/// then divide it. Where no part fits either, so does an array of several matrices that comes again
-/// along outer axes.
+/// where everything stays and would be waited for. Of an axis that has no parts of one size that
+/// fit, a kernel goes through a range, and another one, behind it, through the rest. A matrix that
+/// is the same at every major index, and that does not fit either (a mask of all heads), streams
+/// again for each ("repeated"); blocks then divide it. Where no part fits either, so does an array
+/// of several matrices that comes again along outer axes.
 struct ElementwisePlan {
   struct Input {
     int node = -1;
@@ -38,6 +39,7 @@ struct ElementwisePlan {
     ArrayAccess access;
     ArrayPart part;  ///< Streams only.
     bool sliced = false;
+    std::int64_t begin = 0;      ///< Granules of the array before the first part, when sliced.
     std::int64_t shared_by = 1;  ///< Parts, one behind the other, that have the same slice.
     bool repeated = false;       ///< A stream that begins again at each major index.
     bool fixed = false;          ///< A column whose value is the same everywhere.
@@ -102,6 +104,7 @@ struct ElementwisePlan {
     int operand = 0;
     hlo::Shape shape;  ///< Of a part, when sliced.
     bool sliced = false;
+    std::int64_t begin = 0;  ///< Granules of the array before the first part, when sliced.
     OutputKind kind = OutputKind::kStream;
     ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
@@ -125,6 +128,8 @@ struct ElementwisePlan {
   IterationSpace space;  ///< Of a part.
   int cut_axis = kNoAxis;
   std::int64_t parts = 1;
+  /// The first element of the cut axis, where another kernel has those before.
+  std::int64_t first = 0;
   /// What is there of each sliced input: of the part at hand and of the next one, which is on its
   /// way meanwhile; or of one part, whose work waits for it.
   std::int64_t part_buffers = 1;
@@ -182,6 +187,7 @@ struct ElementwisePlan {
   std::int64_t buffers_of(const Input& input) const { return input.sliced ? part_buffers : 1; }
   /// Elements of the cut axis in a part.
   std::int64_t part_extent() const { return space.extents[static_cast<std::size_t>(cut_axis)]; }
+  bool is_cut() const { return cut_axis != kNoAxis; }
   /// VMEM rows of a row tile of a streamed array.
   std::int64_t stream_rows(const hlo::Shape& shape) const;
   /// Granules of so many row tiles of a streamed array.
@@ -196,6 +202,12 @@ struct ElementwisePlan {
 /// Tiles that straight code works on at a time, at most.
 constexpr int kMostTiles = 64;
 
+/// Elements of the outermost axis longer than 1.
+struct AxisRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;  ///< 0: all.
+};
+
 struct PlanLimits {
   std::array<int, kPassKinds> most_tiles{kMostTiles, kMostTiles, kMostTiles};
   bool whole_arrays = false;  ///< One block: the arrays stand in VMEM.
@@ -206,14 +218,20 @@ struct PlanLimits {
   bool reduce(std::optional<PassKind> crowded);
 };
 
-/// Makes the plan, or says what does not fit; regions are not allocated yet.
+/// Makes the plan, or plans of kernels that go through the outermost axis one after the other; or
+/// says what does not fit. Regions are not allocated yet.
+OrRefusal<std::vector<ElementwisePlan>> find_elementwise_plans(const ExpressionGraph& graph,
+                                                               std::size_t operand_count,
+                                                               const Target& target,
+                                                               const PlanLimits& limits = {});
+/// The same in one.
 OrRefusal<ElementwisePlan> find_elementwise_plan(const ExpressionGraph& graph,
                                                  std::size_t operand_count, const Target& target,
                                                  const PlanLimits& limits = {});
 
 /// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
 /// smaller parts; where it has no room for rows of lanes, one with those cut in tiles.
-ExpressionGraph fitting_form(const ExpressionGraph& graph, std::size_t operand_count,
+ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
                              const Target& target);
 
 }  // namespace tpu::compiler

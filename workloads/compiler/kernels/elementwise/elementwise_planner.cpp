@@ -49,10 +49,11 @@ bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
 /// Builds an ElementwisePlan step by step.
 class Planner {
  public:
-  /// For parts of `part` elements of the outermost axis longer than 1, of which so many stand in
-  /// VMEM; 0: for all at once.
+  /// For parts of `part` elements of the outermost axis longer than 1, or of a range of it, of
+  /// which so many stand in VMEM; 0: for all at once.
   Planner(const ExpressionGraph& graph, std::size_t operand_count, const Target& target,
-          const PlanLimits& limits, std::int64_t part, std::int64_t buffers = 1)
+          const PlanLimits& limits, std::int64_t part, std::int64_t buffers = 1,
+          AxisRange range = {})
       : graph_(graph),
         space_(plan_.space),
         operand_count_(static_cast<int>(operand_count)),
@@ -62,7 +63,8 @@ class Planner {
     if (part == 0) return;
     plan_.cut_axis = outermost_axis(space_);
     std::int64_t& extent = plan_.space.extents[static_cast<std::size_t>(plan_.cut_axis)];
-    plan_.parts = extent / part;
+    plan_.first = range.first;
+    plan_.parts = (range.count > 0 ? range.count : extent) / part;
     plan_.part_buffers = buffers;
     extent = part;
   }
@@ -103,8 +105,11 @@ class Planner {
   }
 
  private:
-  std::int64_t slice(hlo::Shape& shape, const std::vector<int>& axes) const;
+  std::int64_t slice(hlo::Shape& shape, const std::vector<int>& axes, std::int64_t& begin) const;
   bool is_whole(const hlo::Shape& shape, const std::vector<int>& axes) const;
+  /// Of the axis that is cut, of all kernels together.
+  std::int64_t whole_extent(int axis) const { return graph_.space().extent(axis); }
+  bool is_range() const { return plan_.parts * plan_.part_extent() < whole_extent(plan_.cut_axis); }
   bool keeps_column(ElementwisePlan::Input& input) const;
   std::optional<Refusal> find_inputs();
   std::optional<Refusal> find_reductions();
@@ -158,23 +163,32 @@ class Planner {
   bool repeats_matrices_ = false;
 };
 
-/// The shape becomes that of a part, where parts of the array follow each other in memory. How many
-/// parts have the same one; 0: the array has no parts.
-std::int64_t Planner::slice(hlo::Shape& shape, const std::vector<int>& axes) const {
-  if (plan_.cut_axis == kNoAxis) return 0;
+/// The shape becomes that of a part, where parts of the array follow each other in memory, the
+/// first of them so many granules from its begin. How many parts have the same one; 0: the array
+/// has no parts.
+std::int64_t Planner::slice(hlo::Shape& shape, const std::vector<int>& axes,
+                            std::int64_t& begin) const {
+  if (!plan_.is_cut()) return 0;
   for (std::int64_t dimension : major_to_minor(shape)) {
     const auto d = static_cast<std::size_t>(dimension);
-    std::int64_t& extent = shape.dimensions[d];
+    const std::int64_t extent = shape.dimensions[d];
     if (extent == 1) continue;
     if (axes[d] != plan_.cut_axis) return 0;
     // Of the axis, where it is several dimensions in one.
-    const std::int64_t same = plan_.parts * plan_.part_extent() / extent;
-    if (same > 1 && same % plan_.part_extent() != 0) return 0;
+    const std::int64_t same = whole_extent(plan_.cut_axis) / extent;
+    if (same > 1 && (is_range() || same % plan_.part_extent() != 0)) return 0;
     const std::int64_t slices = same > 1 ? extent : plan_.parts;
-    hlo::Shape part = shape;
-    part.dimensions[d] = extent / slices;
-    if (slices * granules(part) != granules(shape)) return 0;
-    shape = std::move(part);
+    const auto granules_of = [&](std::int64_t elements) -> std::uint64_t {
+      hlo::Shape some = shape;
+      some.dimensions[d] = elements;
+      return elements == 0 ? 0 : granules(some);
+    };
+    const std::int64_t part = same > 1 ? 1 : plan_.part_extent();
+    const std::int64_t rest = extent - plan_.first - slices * part;
+    const std::uint64_t before = granules_of(plan_.first);
+    if (before + slices * granules_of(part) + granules_of(rest) != granules(shape)) return 0;
+    begin = static_cast<std::int64_t>(before);
+    shape.dimensions[d] = part;
     return plan_.parts / slices;
   }
   return 0;
@@ -185,7 +199,7 @@ bool Planner::is_whole(const hlo::Shape& shape, const std::vector<int>& axes) co
   const int axis = plan_.cut_axis == kNoAxis ? outermost_axis(space_) : plan_.cut_axis;
   for (std::size_t d = 0; d < axes.size() && axis != kNoAxis; ++d) {
     if (axes[d] != axis || shape.dimensions[d] == 1) continue;
-    if (shape.dimensions[d] < space_.extent(axis) * plan_.parts) return false;
+    if (shape.dimensions[d] < whole_extent(axis)) return false;
   }
   return true;
 }
@@ -215,7 +229,7 @@ std::optional<Refusal> Planner::find_inputs() {
       plan_.inputs.push_back(std::move(input));
       continue;
     }
-    const std::int64_t shared_by = slice(shape, node.axes);
+    const std::int64_t shared_by = slice(shape, node.axes, input.begin);
     input.sliced = shared_by > 0;
     input.shared_by = std::max<std::int64_t>(shared_by, 1);
     const bool is_found =
@@ -278,7 +292,7 @@ bool Planner::is_used(int id) const {
 std::optional<Refusal> Planner::find_reductions() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
     const ExpressionNode& node = graph_.nodes()[id];
-    if (node.opcode != HloOpcode::kReduce) continue;
+    if (!is_reduction(node)) continue;
     ElementwisePlan::Reduction reduction;
     reduction.node = static_cast<int>(id);
     reduction.integer = !is_floating(node.shape.type);
@@ -298,6 +312,9 @@ std::optional<Refusal> Planner::find_reductions() {
     reduction.sliced = !reduction.along_lanes && plan_.cut_axis != kNoAxis &&
                        std::find(reduced.begin(), reduced.end(), plan_.cut_axis) == reduced.end();
     keep_axes(reduction, node);
+    if (plan_.is_cut() && is_range() && contains(reduced, plan_.cut_axis)) {
+      return refuse(node.shape, "expected no sum along the axis of which this is a range");
+    }
     if (reduction.integer && !reduction.lanes_kept) {
       return refuse(node.shape, "reductions along the minor dimension add fp32 only");
     }
@@ -330,7 +347,7 @@ bool Planner::is_of_rows(int id) const {
   bool varies = false;
   for (int below : graph_.below({id})) {
     const ExpressionNode& node = graph_.node(below);
-    if (node.opcode == HloOpcode::kIota) return false;
+    if (node.opcode == HloOpcode::kIota || node.in_tile) return false;
     if (node.opcode == HloOpcode::kParameter) {
       const ElementwisePlan::Input& input = *plan_.input_of(below);
       if (!input.is_column()) return false;
@@ -371,7 +388,7 @@ bool Planner::is_of_columns(int id) const {
   bool varies = false;
   for (int below : graph_.below({id})) {
     const ExpressionNode& node = graph_.node(below);
-    if (node.opcode == HloOpcode::kIota) return false;
+    if (node.opcode == HloOpcode::kIota || node.in_tile) return false;
     if (node.opcode == HloOpcode::kParameter) {
       const ElementwisePlan::Input& input = *plan_.input_of(below);
       const bool is_row = input.access.kind == Kind::kRow && !input.access.needs_rows();
@@ -449,9 +466,9 @@ std::optional<Refusal> Planner::find_outputs() {
       for (std::size_t axis = 0; axis < order.size(); ++axis) {
         axes[static_cast<std::size_t>(order[axis])] = static_cast<int>(axis);
       }
-      output.sliced = slice(output.shape, axes) == 1;
+      output.sliced = slice(output.shape, axes, output.begin) == 1;
       output.access = find_access(space_, output.shape, axes, graph_.kernel_name());
-      if (output.access.kind != Kind::kStream || output.sliced != (plan_.parts > 1)) {
+      if (output.access.kind != Kind::kStream || output.sliced != plan_.is_cut()) {
         return refuse(output.shape, "expected the result in the layout of the operands");
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
@@ -472,9 +489,10 @@ std::optional<Refusal> Planner::find_outputs() {
     }
     const bool ends_with_part =
         output.kind == OutputKind::kRows
-            ? plan_.parts > 1
+            ? plan_.is_cut()
             : plan_.reductions[static_cast<std::size_t>(output.reduction)].sliced;
-    output.sliced = ends_with_part && slice(output.shape, graph_.node(output.node).axes) == 1;
+    output.sliced =
+        ends_with_part && slice(output.shape, graph_.node(output.node).axes, output.begin) == 1;
     if (output.sliced != ends_with_part) {
       return refuse(output.shape, "expected parts of the result one after the other in memory");
     }
@@ -943,6 +961,31 @@ OrRefusal<ElementwisePlan> find_elementwise_plan(const ExpressionGraph& graph,
   OrRefusal<ElementwisePlan> again =
       Planner(graph, operand_count, target, limits, 0).repeat_matrices().run();
   return again ? again : whole;
+}
+
+OrRefusal<std::vector<ElementwisePlan>> find_elementwise_plans(const ExpressionGraph& graph,
+                                                               std::size_t operand_count,
+                                                               const Target& target,
+                                                               const PlanLimits& limits) {
+  OrRefusal<ElementwisePlan> one = find_elementwise_plan(graph, operand_count, target, limits);
+  if (one) return std::vector<ElementwisePlan>{std::move(one).value()};
+  const int axis = Planner::outermost_axis(graph.space());
+  const std::int64_t extent = axis == kNoAxis ? 1 : graph.space().extent(axis);
+  if (limits.whole_arrays) return one.refusal();
+  // Parts that begin with a tile each, and what is left of the axis as one.
+  for (std::int64_t parts = 1; extent / parts >= isa::kSublanes; parts += ceil_divide(parts, 4)) {
+    const std::int64_t part = extent / parts / isa::kSublanes * isa::kSublanes;
+    const AxisRange range{0, parts * part}, rest{range.count, extent - range.count};
+    if (rest.count == 0) continue;
+    const auto plan = [&](std::int64_t size, const AxisRange& of) {
+      return Planner(graph, operand_count, target, limits, size, 1, of).run();
+    };
+    OrRefusal<ElementwisePlan> most = plan(part, range), last = plan(rest.count, rest);
+    if (most && last) {
+      return std::vector<ElementwisePlan>{std::move(most).value(), std::move(last).value()};
+    }
+  }
+  return one.refusal();
 }
 
 }  // namespace tpu::compiler

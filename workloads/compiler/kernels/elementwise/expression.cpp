@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise/float_bits.h"
 #include "workloads/compiler/kernels/elementwise/integer_arithmetic.h"
 #include "workloads/compiler/kernels/elementwise/transcendental.h"
@@ -66,7 +67,7 @@ ExpressionEmitter::ExpressionEmitter(KernelBuilder& builder, const ExpressionGra
       is_read_back_(graph.nodes().size()) {
   for (const ExpressionNode& node : graph.nodes()) {
     for (int operand : node.operands) is_read_[static_cast<std::size_t>(operand)] = true;
-    is_given_.push_back(node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kReduce);
+    is_given_.push_back(node.opcode == HloOpcode::kParameter || is_reduction(node));
   }
   is_reciprocal_given_.resize(is_given_.size());
   for (const int root : graph.roots()) {
@@ -82,7 +83,7 @@ void ExpressionEmitter::set_dependence(int node, Dependence dependence) {
 void ExpressionEmitter::infer() {
   for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
     const ExpressionNode& node = graph_.nodes()[i];
-    if (node.opcode == HloOpcode::kReduce || node.opcode == HloOpcode::kParameter) continue;
+    if (is_reduction(node) || node.opcode == HloOpcode::kParameter) continue;
     if (node.opcode == HloOpcode::kIota) {
       const bool lanes = graph_.space().linear || node.axis == graph_.space().lane_axis();
       dependence_[i].lanes = lanes;
@@ -234,6 +235,8 @@ ExpressionValue ExpressionEmitter::emit(const ExpressionNode& node, const Place&
       return emit_power(node, place);
     case HloOpcode::kSlice:
       return emit_turned_lanes(node, place);
+    case HloOpcode::kReduce:
+      return emit_combined_rows(node, place);
     default:
       break;
   }
@@ -250,6 +253,22 @@ ExpressionValue ExpressionEmitter::emit_turned_lanes(const ExpressionNode& node,
   const std::int64_t start = node.shift[static_cast<std::size_t>(graph_.space().lane_axis())];
   const auto distance = static_cast<int>(-start & (isa::kLanes - 1));
   return ExpressionValue::of(builder_.rotate_lanes(vector(node.operands[0], place), distance));
+}
+
+/// The rows of the register that belong to the array, combined, in all of its rows.
+ExpressionValue ExpressionEmitter::emit_combined_rows(const ExpressionNode& node,
+                                                      const Place& place) {
+  const bool is_integer = !is_floating(node.shape.type);
+  const std::uint32_t identity = identity_bits(node.reducer, is_integer);
+  VReg value = vector(node.operands[0], place);
+  if (const std::int64_t rows = graph_.space().rows(); rows < isa::kSublanes) {
+    const MReg is_row = builder_.vector_compare(Opcode::kVcmpLtS32, sublane_index(),
+                                                static_cast<std::uint32_t>(rows));
+    value = builder_.select(is_row, value, identity);
+  }
+  value = combine_sublanes(builder_, node.reducer, is_integer, value);
+  if (node.bits == identity) return ExpressionValue::of(value);
+  return ExpressionValue::of(combine(builder_, node.reducer, is_integer, value, node.bits));
 }
 
 ExpressionValue ExpressionEmitter::emit_iota(const ExpressionNode& node, const Place& place) {

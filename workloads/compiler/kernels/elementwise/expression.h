@@ -87,6 +87,7 @@ class ExpressionEmitter {
  private:
   ExpressionValue emit(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_turned_lanes(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_combined_rows(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_iota(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_binary(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_integer(const ExpressionNode& node, VectorOperand a, VectorOperand b);

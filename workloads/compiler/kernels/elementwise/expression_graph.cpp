@@ -53,6 +53,7 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 VectorCost vector_cost_of(const ExpressionNode& node) {
   if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return {};
   if (node.opcode == HloOpcode::kSlice) return {kTurnedLanesCycles, 1};
+  if (node.in_tile) return {kCombinedRowsCycles, kCombinedRowsInstructions};
   // Reductions, selections of what stands in a register and the like are one instruction.
   const VectorCost cost = vector_cost(node.opcode);
   return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
@@ -612,6 +613,34 @@ bool ExpressionGraph::is_full(const ExpressionNode& node) const {
   return true;
 }
 
+void ExpressionGraph::combine_rows_in_tiles() {
+  if (space_.linear || space_.rank() < 2 || space_.row_tiles() != 1 || space_.rows() == 1) return;
+  const auto is_along_rows = [this](const ExpressionNode& each) {
+    std::vector<int> long_axes;
+    for (const int axis : each.reduced_axes) {
+      if (space_.extent(axis) > 1) long_axes.push_back(axis);
+    }
+    return each.opcode == HloOpcode::kReduce && long_axes == std::vector<int>{space_.row_axis()};
+  };
+  const auto is_full_root = [this](std::size_t i) {
+    return root_shapes_[i].dimensions == space_shape_.dimensions;
+  };
+  std::vector<bool> is_used(nodes_.size(), false);
+  for (const ExpressionNode& each : nodes_) {
+    for (const int operand : each.operands) is_used[static_cast<std::size_t>(operand)] = true;
+  }
+  std::vector<int> results;
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    if (is_full_root(i)) is_used[static_cast<std::size_t>(roots_[i])] = true;
+    if (!is_full_root(i)) results.push_back(roots_[i]);
+  }
+  const std::vector<int> kept = below(results);  // Up to what smaller results are sums of.
+  for (std::size_t id = 0; id < nodes_.size(); ++id) {
+    const bool is_kept = contains(kept, static_cast<int>(id));
+    nodes_[id].in_tile = is_along_rows(nodes_[id]) && is_used[id] && !is_kept;
+  }
+}
+
 std::vector<int> ExpressionGraph::below(const std::vector<int>& ids) const {
   std::vector<bool> wanted(nodes_.size(), false);
   std::vector<int> stack = ids;
@@ -620,7 +649,7 @@ std::vector<int> ExpressionGraph::below(const std::vector<int>& ids) const {
     stack.pop_back();
     if (wanted[static_cast<std::size_t>(id)]) continue;
     wanted[static_cast<std::size_t>(id)] = true;
-    if (node(id).opcode == HloOpcode::kReduce) continue;
+    if (is_reduction(node(id))) continue;
     for (int operand : node(id).operands) stack.push_back(operand);
   }
   std::vector<int> order;

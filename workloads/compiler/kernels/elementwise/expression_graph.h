@@ -60,7 +60,10 @@ struct ExpressionNode {
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
   hlo::HloOpcode reducer = hlo::HloOpcode::kCount;  ///< kReduce: add, maximum, minimum.
   std::vector<int> reduced_axes;                    ///< kReduce.
-  std::string attributes;                           ///< kReducePrecision: the numbers of bits.
+  /// kReduce along the rows of a single tile: an operation on its register, which has the result in
+  /// all rows.
+  bool in_tile = false;
+  std::string attributes;  ///< kReducePrecision: the numbers of bits.
   std::string name;
 };
 
@@ -99,7 +102,11 @@ class ExpressionGraph {
   /// not fit VMEM then, as what is made of each row does not need all of it. False, and unchanged,
   /// where an array lies otherwise.
   bool split_lanes();
-  /// Nodes below `id` (itself included), operands first; does not go beyond reductions.
+  /// The same with reductions along rows of which there is one tile as operations on its register,
+  /// where operations of the kernel use them and no smaller result hangs on them.
+  void combine_rows_in_tiles();
+  /// Nodes below `id` (itself included), operands first; does not go beyond reductions but for
+  /// those in a tile.
   std::vector<int> below(const std::vector<int>& ids) const;
 
  private:
@@ -145,6 +152,11 @@ class ExpressionGraph {
   std::vector<hlo::Shape> root_shapes_;
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
+
+/// Whether the value is known behind a pass over more than a register.
+inline bool is_reduction(const ExpressionNode& node) {
+  return node.opcode == hlo::HloOpcode::kReduce && !node.in_tile;
+}
 
 /// Whether the array is bf16, two rows in one of VMEM.
 inline bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }

@@ -33,8 +33,8 @@ void ElementwiseKernel::write_results(bool sliced) {
     emitter_.forget();
     if (is_resident_) continue;
     const std::uint64_t size = granules(output.shape);
-    builder_.dma_out(output.region, part_address(output.operand, {part_, 0}, size), size,
-                     sliced ? part_store_flag_ : store_flag_);
+    builder_.dma_out(output.region, part_address(output.operand, output.begin, {part_, 0}, size),
+                     size, sliced ? part_store_flag_ : store_flag_);
     waiting += size;
   }
   if (waiting > 0 && !sliced) builder_.wait(store_flag_, waiting);

@@ -553,7 +553,8 @@ bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole
 /// each row and lane tile that is. The innermost of those dimensions becomes the rows of the result
 /// where the rows or the lanes are reduced. Sums along the lanes alone are known with their rows,
 /// and the result is kept. Where the outermost dimension is not reduced: that of one index of it,
-/// or of eight where it becomes the rows, if it can be cut so.
+/// or of eight where it becomes the rows, if it can be cut so. Of a single line of tiles, whose rows
+/// are added, the lanes are cut.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple() || whole.size() < 2) return true;
   const auto& extents = shape(at(reduce).operands[0]).dimensions;
@@ -564,6 +565,9 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   const std::size_t rows = whole.size() - 2, lanes = rows + 1;
   bool along_lanes = !is_kept(lanes);
   for (std::size_t i = 0; i < lanes; ++i) along_lanes &= is_kept(i);
+  bool is_of_one_tile = extent(rows) <= isa::kSublanes && !is_kept(rows) && is_kept(lanes);
+  for (std::size_t i = 0; i < rows; ++i) is_of_one_tile &= extent(i) == 1;
+  if (is_of_one_tile) return true;
   const bool has_tiles = is_kept(rows) && is_kept(lanes);
   const std::int64_t tile = along_lanes ? isa::kLanes : isa::kSublanes;
   double registers = is_kept(rows) ? double(ceil_divide(extent(rows), tile)) : 1;
