@@ -61,6 +61,7 @@
 #include "workloads/compiler/passes/simplify/precision.h"
 #include "workloads/compiler/passes/simplify/product_operands.h"
 #include "workloads/compiler/passes/simplify/rearrangement_mover.h"
+#include "workloads/compiler/passes/simplify/repetitions.h"
 #include "workloads/compiler/passes/simplify/reshape_mover.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/passes/simplify/small_products.h"
@@ -387,6 +388,7 @@ std::vector<Pass> shaping_rows() {
                 {},   std::move(after)};
   };
   return {
+      row("delay_repetitions", on_module<delay_repetitions>),
       row("join_padded_sums", on_module<join_padded_sums>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>),
       row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
