@@ -63,6 +63,7 @@
 #include "workloads/compiler/passes/simplify/rearrangement_mover.h"
 #include "workloads/compiler/passes/simplify/repetitions.h"
 #include "workloads/compiler/passes/simplify/reshape_mover.h"
+#include "workloads/compiler/passes/simplify/short_dimensions.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/passes/simplify/small_products.h"
 #include "workloads/compiler/passes/simplify/split_lanes.h"
@@ -391,6 +392,7 @@ std::vector<Pass> shaping_rows() {
       row("delay_repetitions", on_module<delay_repetitions>),
       row("join_padded_sums", on_module<join_padded_sums>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>),
+      row("unroll_short_dimensions", on_module<unroll_short_dimensions>),
       row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
       simplify_row(stage),
       row("move_rearrangements", on_module<move_rearrangements>),

@@ -1,0 +1,225 @@
+#include "workloads/compiler/passes/simplify/short_dimensions.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "sim/base/contains.h"
+#include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/constant_folding.h"
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = hlo::InstructionId;
+using Extents = GraphEditor::Extents;
+
+constexpr std::int64_t kLongestShort = 8;
+/// Terms that stand beside each other in one kernel.
+constexpr std::size_t kMostOperations = 64;
+/// At each index of the short dimension: of fewer the kernels are small anyway.
+constexpr std::int64_t kFewestAtIndex = 1 << 16;
+/// How much smaller arrays are that have the short dimension: slices of them cost little beside.
+constexpr std::int64_t kShareOfSources = 32;
+
+/// What a reduction reads: elementwise operations on arrays that are spread over the space.
+struct Spread {
+  std::vector<Id> operations;  ///< Operands first.
+  std::vector<Id> leaves;      ///< Broadcasts and iotas.
+};
+
+Extents without(Extents extents, std::int64_t dimension) {
+  extents.erase(extents.begin() + dimension);
+  return extents;
+}
+
+class ShortDimensions {
+ public:
+  explicit ShortDimensions(hlo::Module& module) : module_(module), edit_(module) {}
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    bool changed = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const HloInstruction instruction = entry().instructions[i];
+      if (instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple()) {
+        changed |= visit(instruction);
+      }
+    }
+    if (changed) tidy(module_.computations[static_cast<std::size_t>(module_.entry)]);
+  }
+
+ private:
+  const Computation& entry() const { return module_.entry_computation(); }
+  const HloInstruction& at(Id id) const { return entry().at(id); }
+  bool gather(Id id, Spread& found) const;
+  std::optional<std::int64_t> short_dimension(const Spread& spread, const Extents& space) const;
+  bool visit(const HloInstruction& reduction);
+  Id at_index(Id leaf, std::int64_t dimension, std::int64_t index);
+  Id term(const Spread& spread, std::int64_t dimension, std::int64_t index);
+
+  hlo::Module& module_;
+  GraphEditor edit_;
+};
+
+/// False where an array covers the space, or there is too much of it.
+bool ShortDimensions::gather(Id id, Spread& found) const {
+  if (contains(found.operations, id) || contains(found.leaves, id)) return true;
+  const HloInstruction& value = at(id);
+  if (value.opcode == HloOpcode::kBroadcast || value.opcode == HloOpcode::kIota) {
+    found.leaves.push_back(id);
+    return true;
+  }
+  if (!hlo::is_elementwise(value.opcode) || found.operations.size() > kMostOperations) return false;
+  for (const Id operand : value.operands) {
+    if (at(operand).shape.dimensions != value.shape.dimensions || !gather(operand, found)) {
+      return false;
+    }
+  }
+  found.operations.push_back(id);
+  return true;
+}
+
+/// The shortest one, where the arrays that have it are small.
+std::optional<std::int64_t> ShortDimensions::short_dimension(const Spread& spread,
+                                                             const Extents& space) const {
+  const auto shortest = std::min_element(space.begin(), space.end());
+  const std::int64_t dimension = shortest - space.begin(), extent = *shortest;
+  std::int64_t elements = 1;
+  for (const std::int64_t each : space) elements *= each;
+  if (extent < 2 || extent > kLongestShort || elements / extent < kFewestAtIndex) {
+    return std::nullopt;
+  }
+  if (spread.operations.size() * static_cast<std::size_t>(extent) > kMostOperations) {
+    return std::nullopt;
+  }
+  bool is_spread = false;  // At least one array has it: else it is none of the expression.
+  for (const Id leaf : spread.leaves) {
+    if (at(leaf).opcode != HloOpcode::kBroadcast || !contains(at(leaf).dimensions, dimension)) {
+      continue;
+    }
+    is_spread = true;
+    if (at(at(leaf).operands[0]).shape.element_count() * kShareOfSources > elements) {
+      return std::nullopt;
+    }
+  }
+  if (!is_spread) return std::nullopt;
+  return dimension;
+}
+
+/// A leaf at one index of the dimension.
+Id ShortDimensions::at_index(Id leaf, std::int64_t dimension, std::int64_t index) {
+  const HloInstruction given = at(leaf);
+  const Extents space = without(given.shape.dimensions, dimension);
+  if (given.opcode == HloOpcode::kIota) {
+    const std::int64_t along = given.dimensions.at(0);
+    if (along == dimension) return edit_.splat(given.shape.type, space, double(index));
+    return edit_.iota(given.shape.type, space, along - (along > dimension ? 1 : 0));
+  }
+  Id source = given.operands[0];
+  Extents places;
+  for (std::size_t d = 0; d < given.dimensions.size(); ++d) {
+    const std::int64_t place = given.dimensions[d];
+    if (place == dimension) {
+      const auto along = static_cast<std::int64_t>(d);
+      Extents starts(given.dimensions.size(), 0), limits = edit_.dimensions(source);
+      starts[d] = index;
+      limits[d] = index + 1;
+      source = edit_.slice(source, starts, limits);
+      source = edit_.reshape(source, without(edit_.dimensions(source), along));
+    } else {
+      places.push_back(place - (place > dimension ? 1 : 0));
+    }
+  }
+  return edit_.broadcast(source, space, places);
+}
+
+/// The expression at one index of the dimension.
+Id ShortDimensions::term(const Spread& spread, std::int64_t dimension, std::int64_t index) {
+  std::map<Id, Id> made;
+  for (const Id leaf : spread.leaves) made[leaf] = at_index(leaf, dimension, index);
+  for (const Id id : spread.operations) {
+    HloInstruction operation = at(id);
+    for (Id& operand : operation.operands) operand = made.at(operand);
+    operation.shape =
+        hlo::array_shape(operation.shape.type, without(operation.shape.dimensions, dimension));
+    operation.name = edit_.start(operation.opcode, operation.operands, operation.shape).name;
+    made[id] = edit_.append_instruction(std::move(operation));
+  }
+  return made.at(spread.operations.back());
+}
+
+bool ShortDimensions::visit(const HloInstruction& reduction) {
+  const HloOpcode combine = combining_operation(module_.computation(reduction.called.at(0)));
+  if (combine != HloOpcode::kAdd && combine != HloOpcode::kMaximum &&
+      combine != HloOpcode::kMinimum) {
+    return false;
+  }
+  const Extents space = edit_.dimensions(reduction.operands[0]);
+  const std::optional<double> initial = splat_value(entry(), reduction.operands[1]);
+  Spread spread;
+  if (!initial || !gather(reduction.operands[0], spread) || spread.operations.empty()) return false;
+  const std::optional<std::int64_t> dimension = short_dimension(spread, space);
+  if (!dimension) return false;
+  const bool is_along = contains(reduction.dimensions, *dimension);
+  if (is_along && combine == HloOpcode::kAdd && *initial != 0) return false;
+  edit_.stand_for(reduction.id);
+  const std::int64_t extent = space[static_cast<std::size_t>(*dimension)];
+  Extents others;  // Reduced, too.
+  std::int64_t kept_before = 0;
+  for (const std::int64_t d : reduction.dimensions) {
+    if (d != *dimension) others.push_back(d - (d > *dimension ? 1 : 0));
+  }
+  for (std::int64_t d = 0; d < *dimension; ++d) {
+    kept_before += contains(reduction.dimensions, d) ? 0 : 1;
+  }
+  std::vector<Id> terms;
+  for (std::int64_t index = 0; index < extent; ++index) {
+    Id value = term(spread, *dimension, index);
+    if (!others.empty()) {
+      HloInstruction part = reduction;
+      part.operands[0] = value;
+      part.dimensions = others;
+      part.shape = hlo::array_shape(reduction.shape.type, {});
+      const Extents whole = edit_.dimensions(value);
+      for (std::size_t d = 0; d < whole.size(); ++d) {
+        if (!contains(others, static_cast<std::int64_t>(d))) {
+          part.shape.dimensions.push_back(whole[d]);
+        }
+      }
+      part.name = edit_.start(part.opcode, part.operands, part.shape).name;
+      value = edit_.append_instruction(std::move(part));
+    }
+    terms.push_back(value);
+  }
+  if (!is_along) {
+    for (Id& each : terms) {
+      Extents one = edit_.dimensions(each);
+      one.insert(one.begin() + kept_before, 1);
+      each = edit_.reshape(each, one);
+    }
+    edit_.finish(edit_.concatenate(terms, kept_before));
+    return true;
+  }
+  Id value = terms[0];
+  for (std::size_t i = 1; i < terms.size(); ++i) value = edit_.binary(combine, value, terms[i]);
+  // Where others are reduced, too, each part begins with it.
+  const bool is_extreme = combine != HloOpcode::kAdd;
+  if (is_extreme && others.empty()) value = edit_.binary_with(combine, value, *initial);
+  edit_.finish(value);
+  return true;
+}
+
+}  // namespace
+
+void unroll_short_dimensions(hlo::Module& module) { ShortDimensions(module).run(); }
+
+}  // namespace tpu::compiler
