@@ -61,7 +61,8 @@ class ShortDimensions {
   const Computation& entry() const { return module_.entry_computation(); }
   const HloInstruction& at(Id id) const { return entry().at(id); }
   bool gather(Id id, Spread& found) const;
-  std::optional<std::int64_t> short_dimension(const Spread& spread, const Extents& space) const;
+  std::optional<std::int64_t> short_dimension(const Spread& spread, const Extents& space,
+                                              const Extents& reduced) const;
   bool visit(const HloInstruction& reduction);
   Id at_index(Id leaf, std::int64_t dimension, std::int64_t index);
   Id term(const Spread& spread, std::int64_t dimension, std::int64_t index);
@@ -88,11 +89,20 @@ bool ShortDimensions::gather(Id id, Spread& found) const {
   return true;
 }
 
-/// The shortest one, where the arrays that have it are small.
+/// The shortest one of those that are reduced, else of the others; none where arrays that have it
+/// are large.
 std::optional<std::int64_t> ShortDimensions::short_dimension(const Spread& spread,
-                                                             const Extents& space) const {
-  const auto shortest = std::min_element(space.begin(), space.end());
-  const std::int64_t dimension = shortest - space.begin(), extent = *shortest;
+                                                             const Extents& space,
+                                                             const Extents& reduced) const {
+  std::int64_t dimension = -1, extent = kLongestShort + 1;
+  for (const bool is_reduced : {true, false}) {
+    if (dimension >= 0) break;
+    for (std::size_t d = 0; d < space.size(); ++d) {
+      const auto candidate = static_cast<std::int64_t>(d);
+      if (contains(reduced, candidate) != is_reduced || space[d] >= extent) continue;
+      dimension = candidate, extent = space[d];
+    }
+  }
   std::int64_t elements = 1;
   for (const std::int64_t each : space) elements *= each;
   if (extent < 2 || extent > kLongestShort || elements / extent < kFewestAtIndex) {
@@ -167,7 +177,8 @@ bool ShortDimensions::visit(const HloInstruction& reduction) {
   const std::optional<double> initial = splat_value(entry(), reduction.operands[1]);
   Spread spread;
   if (!initial || !gather(reduction.operands[0], spread) || spread.operations.empty()) return false;
-  const std::optional<std::int64_t> dimension = short_dimension(spread, space);
+  const std::optional<std::int64_t> dimension =
+      short_dimension(spread, space, reduction.dimensions);
   if (!dimension) return false;
   const bool is_along = contains(reduction.dimensions, *dimension);
   if (is_along && combine == HloOpcode::kAdd && *initial != 0) return false;
