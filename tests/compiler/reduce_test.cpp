@@ -345,6 +345,16 @@ TEST(Reduce, TilesThatNoPartsDivideAreGoneThroughInTwoRanges) {
   }
 }
 
+// A sum of all elements would be that of each range.
+TEST(Reduce, SumsAlongTheTilesOfARangeAreRefused) {
+  FusedGraph test;
+  test.set_layout({1, 0});
+  const Tensor x = test.input(ElementType::kF32, {3, 640001}, -2, 2);
+  const std::vector<Tensor> results{test.graph.reduce_sum(x, {0}), test.graph.reduce_max(x, {0}),
+                                    test.graph.reduce_sum(x, {0, 1})};
+  EXPECT_THROW(test.check(results, kSums), WorkloadError);
+}
+
 /// All dimensions but the one above the minor one.
 Extents without_rows(const Extents& extents) {
   Extents kept;
