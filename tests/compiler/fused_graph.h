@@ -52,12 +52,15 @@ class FusedGraph {
       const auto [low, high] = ranges_[static_cast<std::size_t>(instruction.parameter_number)];
       inputs.push_back(random_array(instruction.shape, seed++, low, high));
     }
-    const compiler::ExpressionGraph expressions = compiler::fitting_form(
-        compiler::ExpressionGraph(module, entry, "test"), inputs.size(), target);
+    std::vector<compiler::ElementwisePiece> pieces =
+        compiler::find_elementwise_pieces(compiler::ExpressionGraph(module, entry, "test"),
+                                          inputs.size(), target)
+            .value();
     compiler::KernelBuilder builder("test", target);
-    for (compiler::ElementwisePlan& plan :
-         compiler::find_elementwise_plans(expressions, inputs.size(), target).value()) {
-      compiler::ElementwiseKernel(builder, expressions, inputs.size(), std::move(plan)).emit();
+    for (compiler::ElementwisePiece& piece : pieces) {
+      if (builder.vmem_bytes() > 0) builder.begin_anew();
+      compiler::ElementwiseKernel(builder, piece.graph, inputs.size(), std::move(piece.plan))
+          .emit();
     }
     const isa::Kernel kernel = builder.finish();
     const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();

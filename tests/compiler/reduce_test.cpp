@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
 #include "tests/compiler/fused_graph.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
@@ -353,6 +356,55 @@ TEST(Reduce, SumsAlongTheTilesOfARangeAreRefused) {
   const std::vector<Tensor> results{test.graph.reduce_sum(x, {0}), test.graph.reduce_max(x, {0}),
                                     test.graph.reduce_sum(x, {0, 1})};
   EXPECT_THROW(test.check(results, kSums), WorkloadError);
+}
+
+// Sums over a few matrices of long lanes, which do not fit VMEM, are made for a range of the lanes
+// after the other; what is smaller comes range by range, too.
+TEST(Reduce, SumsOverFewMatricesOfLongLanesGoInRangesOfThem) {
+  const Extents extents{4, 3, 300001};
+  for (const std::int64_t along : {0, 1}) {
+    FusedGraph test;
+    test.set_layout({2, 1, 0});
+    GraphBuilder& g = test.graph;
+    const Tensor x = test.input(ElementType::kBf16, extents, -2, 2);
+    const Tensor of_lanes = test.input(ElementType::kF32, {300001}, 1, 2);
+    const Tensor of_rows = test.input(ElementType::kF32, {3}, 1, 2);
+    const Tensor y =
+        g.multiply(g.convert(x, ElementType::kF32), g.broadcast(of_lanes, extents, {2}));
+    const Tensor z = g.add(y, g.broadcast(of_rows, extents, {1}));
+    const Tensor number = g.convert(g.iota(ElementType::kS32, extents, 0), ElementType::kF32);
+    const Tensor place = g.multiply(g.iota(ElementType::kF32, extents, 2), g.splat_like(z, 1e-5));
+    test.check({g.reduce_sum(g.add(z, number), {along}), g.reduce_max(g.add(z, place), {along})},
+               kSums);
+  }
+}
+
+// Of one matrix it has all rows.
+TEST(Reduce, MatricesOfFewRowsComeRangeByRangeOfTheirLanes) {
+  const Extents extents{3, 3, 300001};
+  FusedGraph test;
+  test.set_layout({2, 1, 0});
+  GraphBuilder& g = test.graph;
+  const Tensor x = test.input(ElementType::kF32, extents, -2, 2);
+  const Tensor matrix = test.input(ElementType::kF32, {3, 300001}, -2, 2);
+  test.check({g.reduce_sum(g.multiply(x, g.broadcast(matrix, extents, {1, 2})), {0})}, kSums);
+}
+
+// Lanes of which a whole array is made, or one number, stay together.
+TEST(Reduce, RangesOfLanesAreRefusedWhereTheyAreNotAlone) {
+  const Extents extents{4, 3, 300001};
+  const auto refused = [&](const std::function<std::vector<Tensor>(GraphBuilder&, Tensor)>& make) {
+    FusedGraph test;
+    test.set_layout({2, 1, 0});
+    const Tensor x = test.input(ElementType::kF32, extents, -2, 2);
+    EXPECT_THROW(test.check(make(test.graph, x), kSums), WorkloadError);
+  };
+  refused([](GraphBuilder& g, Tensor x) {
+    return std::vector<Tensor>{g.add(x, x), g.reduce_sum(x, {1})};
+  });
+  refused([](GraphBuilder& g, Tensor x) {
+    return std::vector<Tensor>{g.reduce_max(x, {1}), g.reduce_sum(x, {0, 1, 2})};
+  });
 }
 
 /// All dimensions but the one above the minor one.

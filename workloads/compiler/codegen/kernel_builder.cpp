@@ -103,6 +103,14 @@ std::uint32_t KernelBuilder::allocate_flag() {
   return next_flag_++;
 }
 
+void KernelBuilder::begin_anew() {
+  new_block();
+  most_vmem_rows_ = std::max(most_vmem_rows_, next_vmem_row_);
+  next_vmem_row_ = 0;
+  next_smem_word_ = kKernelSmemBegin;
+  next_flag_ = kKernelFlags.begin;
+}
+
 // Variables.
 
 std::uint32_t KernelBuilder::new_variable(RegisterFile file) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -94,7 +95,12 @@ class KernelBuilder {
   /// Throws WorkloadError where the kernel's tables take more than there is.
   std::uint32_t allocate_smem(std::uint32_t words);
   std::uint32_t allocate_flag();
-  std::uint64_t vmem_bytes() const { return std::uint64_t{next_vmem_row_} * isa::kVmemRowBytes; }
+  /// What follows has all memory and flags again: nothing is under way, and nothing that was kept
+  /// is read any more. Begins a block.
+  void begin_anew();
+  std::uint64_t vmem_bytes() const {
+    return std::uint64_t{std::max(next_vmem_row_, most_vmem_rows_)} * isa::kVmemRowBytes;
+  }
 
   // Variables.
   SVariable scalar_variable(ScalarOperand initial);
@@ -266,6 +272,7 @@ class KernelBuilder {
   std::unique_ptr<KernelDraft> draft_;
   std::optional<std::uint32_t> crowded_block_;
   std::uint32_t next_vmem_row_ = 0;
+  std::uint32_t most_vmem_rows_ = 0;  ///< Before it began anew.
   std::uint32_t next_region_ = 1;
   std::uint32_t next_smem_word_ = kKernelSmemBegin;
   std::uint32_t next_flag_ = kKernelFlags.begin;

@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
@@ -27,8 +29,11 @@ std::optional<ExpressionGraph> form_that_fits(
   return std::nullopt;
 }
 
-}  // namespace
+/// Kernels that go through ranges of the lanes, one behind the other, at most.
+constexpr std::int64_t kMostRanges = 16;
 
+/// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
+/// smaller parts; where it has no room for rows of lanes, one with those cut in tiles.
 ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
                              const Target& target) {
   graph.combine_rows_in_tiles();
@@ -43,28 +48,60 @@ ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
   return graph;
 }
 
+}  // namespace
+
+OrRefusal<std::vector<ElementwisePiece>> find_elementwise_pieces(const ExpressionGraph& whole,
+                                                                 std::size_t operand_count,
+                                                                 const Target& target,
+                                                                 const PlanLimits& limits) {
+  const ExpressionGraph graph = fitting_form(whole, operand_count, target);
+  auto plans = find_elementwise_plans(graph, operand_count, target, limits);
+  std::vector<ElementwisePiece> pieces;
+  if (plans) {
+    for (ElementwisePlan& plan : *plans) pieces.push_back({graph, std::move(plan)});
+    return pieces;
+  }
+  const std::int64_t lanes = whole.space().linear ? 0 : whole.space().lanes();
+  for (std::int64_t count = 2; count <= kMostRanges; ++count, pieces.clear()) {
+    // Vectors lie in registers of 1024.
+    const std::int64_t most = round_up(ceil_divide(lanes, count), isa::kSublanes * isa::kLanes);
+    for (std::int64_t first = 0; first < lanes; first += most) {
+      ExpressionGraph range = whole;
+      range.combine_rows_in_tiles();
+      if (most >= lanes || !range.take_lanes(first, std::min(most, lanes - first))) {
+        return plans.refusal();
+      }
+      auto plan = find_elementwise_plan(range, operand_count, target, limits);
+      if (!plan) break;
+      pieces.push_back({std::move(range), std::move(plan).value()});
+    }
+    if (static_cast<std::int64_t>(pieces.size()) == ceil_divide(lanes, most)) return pieces;
+  }
+  return plans.refusal();
+}
+
 bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& computation,
                             const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Computation fused = computation_of(module, computation, instruction);
-  const std::size_t operands = instruction.operands.size();
-  const ExpressionGraph graph =
-      fitting_form(ExpressionGraph(module, fused, instruction.name), operands, target);
-  return static_cast<bool>(find_elementwise_plans(graph, operands, target));
+  const ExpressionGraph graph(module, fused, instruction.name);
+  return static_cast<bool>(find_elementwise_pieces(graph, instruction.operands.size(), target, {}));
 }
 
 LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Computation fused = computation_of(module, computation, instruction);
   const std::size_t operands = instruction.operands.size();
-  const ExpressionGraph graph =
-      fitting_form(ExpressionGraph(module, fused, instruction.name), operands, target);
+  const ExpressionGraph graph(module, fused, instruction.name);
   // Expressions that need more registers than there are get less code that overlaps.
   PlanLimits limits;
   for (bool may_spill = false;;) {
     KernelBuilder builder(graph.kernel_name(), target);
+    std::vector<ElementwisePiece> pieces =
+        find_elementwise_pieces(graph, operands, target, limits).value();
     std::deque<ElementwiseKernel> kernels;
-    for (ElementwisePlan& plan : find_elementwise_plans(graph, operands, target, limits).value()) {
-      kernels.emplace_back(builder, graph, operands, std::move(plan)).emit();
+    for (ElementwisePiece& piece : pieces) {
+      if (!kernels.empty()) builder.begin_anew();
+      kernels.emplace_back(builder, piece.graph, operands, std::move(piece.plan)).emit();
     }
     std::optional<isa::Kernel> made = may_spill ? builder.finish() : builder.try_finish();
     if (made) return {std::move(*made), builder.vmem_bytes()};

@@ -39,7 +39,7 @@ struct ElementwisePlan {
     ArrayAccess access;
     ArrayPart part;  ///< Streams only.
     bool sliced = false;
-    std::int64_t begin = 0;      ///< Granules of the array before the first part, when sliced.
+    std::int64_t begin = 0;      ///< Granules of the array before the first part, or what is read.
     std::int64_t shared_by = 1;  ///< Parts, one behind the other, that have the same slice.
     bool repeated = false;       ///< A stream that begins again at each major index.
     bool fixed = false;          ///< A column whose value is the same everywhere.
@@ -104,7 +104,7 @@ struct ElementwisePlan {
     int operand = 0;
     hlo::Shape shape;  ///< Of a part, when sliced.
     bool sliced = false;
-    std::int64_t begin = 0;  ///< Granules of the array before the first part, when sliced.
+    std::int64_t begin = 0;  ///< Granules of the array before the first part, or what is made.
     OutputKind kind = OutputKind::kStream;
     ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
@@ -229,9 +229,18 @@ OrRefusal<ElementwisePlan> find_elementwise_plan(const ExpressionGraph& graph,
                                                  std::size_t operand_count, const Target& target,
                                                  const PlanLimits& limits = {});
 
-/// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
-/// smaller parts; where it has no room for rows of lanes, one with those cut in tiles.
-ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
-                             const Target& target);
+/// A kernel, or one of several that stand behind each other in one code.
+struct ElementwisePiece {
+  ExpressionGraph graph;
+  ElementwisePlan plan;
+};
+
+/// What makes the results: the graph in the form that VMEM has room for (rows of a tile combined in
+/// it, another axis outermost, lanes cut in tiles), in one piece or ranges of the outermost axis;
+/// or ranges of the lanes. Or says what does not fit.
+OrRefusal<std::vector<ElementwisePiece>> find_elementwise_pieces(const ExpressionGraph& whole,
+                                                                 std::size_t operand_count,
+                                                                 const Target& target,
+                                                                 const PlanLimits& limits = {});
 
 }  // namespace tpu::compiler

@@ -235,6 +235,7 @@ std::optional<Refusal> Planner::find_inputs() {
     const bool is_found =
         input.sliced ? has_modulo(input.shared_by, plan_.parts) : is_whole(shape, node.axes);
     if (!is_found) return refuse(shape, "expected a part of the array for each of the kernel");
+    input.begin += node.begin;
     input.access = find_access(space_, shape, node.axes, graph_.kernel_name());
     input.part = node.part;
     if (!(node.part == ArrayPart{}) && !input.is_stream()) {
@@ -472,6 +473,7 @@ std::optional<Refusal> Planner::find_outputs() {
         return refuse(output.shape, "expected the result in the layout of the operands");
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
+      output.begin += graph_.root_begin(i);
       plan_.outputs.push_back(std::move(output));
       continue;
     }
@@ -512,6 +514,7 @@ std::optional<Refusal> Planner::find_outputs() {
     if (!is_in_order(output.shape, graph_.node(output.node).axes)) {
       return refuse(output.shape, "expected the result's dimensions in the order of the operand's");
     }
+    output.begin += graph_.root_begin(i);
     plan_.outputs.push_back(std::move(output));
   }
   return std::nullopt;

@@ -154,6 +154,13 @@ void split_dimension(hlo::Shape& shape, std::size_t lanes) {
   shape.layout = tiled_layout(shape.type, order);  // A vector has other tiles.
 }
 
+/// Eight rows of so many lanes.
+hlo::Shape tiled_row(hlo::ElementType type, std::int64_t lanes) {
+  hlo::Shape shape = hlo::array_shape(type, {isa::kSublanes, lanes});
+  shape.layout = tiled_layout(type, {1, 0});
+  return shape;
+}
+
 }  // namespace
 
 /// Whether the array has no lanes of the space, or whole ones in the lanes of one tile of rows.
@@ -258,6 +265,80 @@ bool ExpressionGraph::split_lanes() {
     made.push_back(is_of_lanes ? position_in_parts(node, part) : add(std::move(node)));
   }
   for (int& root : roots_) root = made[static_cast<std::size_t>(root)];
+  return true;
+}
+
+/// Whether some of the lanes of a smaller array are one range: they stand in one tile of rows.
+bool ExpressionGraph::has_ranges_of_lanes(const hlo::Shape& shape,
+                                          const std::vector<int>& axes) const {
+  if (shape.rank() < 2) return true;
+  const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
+  if (!has_parts_of_lanes(shape, axes)) return false;
+  return std::all_of(order.begin() + 2, order.end(), [&](std::int64_t dimension) {
+    return shape.dimensions[static_cast<std::size_t>(dimension)] == 1;
+  });
+}
+
+/// Whether each lane is made of its own alone.
+bool ExpressionGraph::makes_lanes_alone() const {
+  for (const ExpressionNode& node : nodes_) {
+    const bool moves =
+        node.opcode == hlo::HloOpcode::kSlice || !node.shift.empty() || !(node.part == ArrayPart{});
+    const bool combines = std::find(node.reduced_axes.begin(), node.reduced_axes.end(),
+                                    space_.lane_axis()) != node.reduced_axes.end();
+    if (moves || combines) return false;
+    const bool stands_in_memory = node.opcode == hlo::HloOpcode::kParameter;
+    if (stands_in_memory && !is_full(node) && !has_ranges_of_lanes(node.shape, node.axes)) {
+      return false;
+    }
+  }
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    const bool is_space = root_shapes_[i].dimensions == space_shape_.dimensions;
+    const std::vector<int>& axes = is_space ? space_axes_ : node(roots_[i]).axes;
+    const std::size_t lanes = dimension_along(axes, space_.lane_axis());
+    if (lanes == axes.size() || root_shapes_[i].dimensions[lanes] != space_.lanes()) return false;
+    if (!has_ranges_of_lanes(root_shapes_[i], axes)) return false;
+  }
+  return true;
+}
+
+bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
+  if (space_.linear || space_.rank() < 2 || !makes_lanes_alone()) return false;
+  const int lane_axis = space_.lane_axis();
+  const std::int64_t whole = space_.lanes();
+  const auto with_lanes = [&](hlo::Shape shape, const std::vector<int>& axes, std::int64_t lanes) {
+    const std::size_t d = dimension_along(axes, lane_axis);
+    if (d < axes.size() && shape.dimensions[d] == whole) shape.dimensions[d] = lanes;
+    return shape;
+  };
+  const auto before = [&](const hlo::Shape& shape, const std::vector<int>& axes) {
+    const bool has_lanes = with_lanes(shape, axes, count).dimensions != shape.dimensions;
+    if (first == 0 || !has_lanes) return std::int64_t{0};
+    return static_cast<std::int64_t>(granules(with_lanes(shape, axes, first)));
+  };
+  root_begins_.clear();
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    const bool is_space = root_shapes_[i].dimensions == space_shape_.dimensions;
+    const std::vector<int>& axes = is_space ? space_axes_ : node(roots_[i]).axes;
+    root_begins_.push_back(before(root_shapes_[i], axes));
+    root_shapes_[i] = with_lanes(root_shapes_[i], axes, count);
+  }
+  for (ExpressionNode& node : nodes_) {
+    if (node.opcode == hlo::HloOpcode::kIota && node.axis == lane_axis) {
+      node.begin = first;
+    } else if (node.opcode == hlo::HloOpcode::kParameter && is_full(node)) {
+      // Of one row tile: its granules, and those of the lanes before.
+      const hlo::Shape row_tile = tiled_row(node.shape.type, whole),
+                       lanes_before = tiled_row(node.shape.type, first);
+      node.part.granule = first == 0 ? 0 : static_cast<std::int64_t>(granules(lanes_before));
+      node.part.pitch = static_cast<std::int64_t>(granules(row_tile));
+    } else if (node.opcode == hlo::HloOpcode::kParameter) {
+      node.begin = before(node.shape, node.axes);
+    }
+    node.shape = with_lanes(node.shape, node.axes, count);
+  }
+  space_shape_ = with_lanes(space_shape_, space_axes_, count);
+  space_.extents.back() = count;
   return true;
 }
 

@@ -51,6 +51,7 @@ struct ExpressionNode {
   std::vector<int> axes;  ///< The axis of the space that each dimension of `shape` runs along.
   std::int64_t parameter = -1;  ///< kParameter.
   ArrayPart part;               ///< kParameter: what is read of the operand.
+  std::int64_t begin = 0;       ///< kParameter that is no stream: granules before what is read.
   /// kParameter, or kSlice of any value in its one lane tile: by axis, how far from a point the
   /// element stands that is its value; where that is outside of the operand, nobody needs the
   /// value. Empty: it stands at the point.
@@ -102,6 +103,15 @@ class ExpressionGraph {
   /// not fit VMEM then, as what is made of each row does not need all of it. False, and unchanged,
   /// where an array lies otherwise.
   bool split_lanes();
+  /// The same over `count` lanes from `first` on alone, both whole vector registers: what is made
+  /// of each lane by itself may be made for some of them after the others. False, and unchanged,
+  /// where lanes are combined or counted, or where those of a smaller array or result are no range
+  /// of memory.
+  bool take_lanes(std::int64_t first, std::int64_t count);
+  /// Granules of a root's array before what is made of it.
+  std::int64_t root_begin(std::size_t root) const {
+    return root_begins_.empty() ? 0 : root_begins_[root];
+  }
   /// The same with reductions along rows of which there is one tile as operations on its register,
   /// where operations of the kernel use them and no smaller result hangs on them.
   void combine_rows_in_tiles();
@@ -134,6 +144,8 @@ class ExpressionGraph {
   bool joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer, int inner) const;
   bool stands_everywhere() const;
   bool has_parts_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
+  bool has_ranges_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
+  bool makes_lanes_alone() const;
   int position_in_parts(const ExpressionNode& iota, int part_axis);
   int without_padding(int value, std::int64_t lanes, int part_axis, hlo::HloOpcode reducer);
   void renumber(const std::vector<int>& numbers);
@@ -150,6 +162,8 @@ class ExpressionGraph {
   std::vector<ExpressionNode> nodes_;
   std::vector<int> roots_;
   std::vector<hlo::Shape> root_shapes_;
+  std::vector<std::int64_t>
+      root_begins_;  ///< Of roots of some of the lanes; empty: all begin at 0.
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
 

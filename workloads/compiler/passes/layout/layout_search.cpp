@@ -41,6 +41,7 @@ constexpr double kTileCycles = 64;          ///< A tile of weights against 128 r
 constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
 constexpr double kCopiesOfSums = 4;         ///< In VMEM: as added, as results, as they leave.
 constexpr double kRoomForSums = 0.75;       ///< Of VMEM; the rest is for what is read.
+constexpr double kRangesOfLanes = 12;       ///< That a kernel may go through: the largest share.
 constexpr double kCopiesOfRepeated = 2;     ///< In VMEM: at hand, and on its way.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
@@ -553,8 +554,8 @@ bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole
 /// each row and lane tile that is. The innermost of those dimensions becomes the rows of the result
 /// where the rows or the lanes are reduced. Sums along the lanes alone are known with their rows,
 /// and the result is kept. Where the outermost dimension is not reduced: that of one index of it,
-/// or of eight where it becomes the rows, if it can be cut so. Of a single line of tiles, whose rows
-/// are added, the lanes are cut.
+/// or of eight where it becomes the rows, if it can be cut so. Of a single line of tiles whose rows
+/// are added the lanes are cut in tiles, of a few of them in ranges.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple() || whole.size() < 2) return true;
   const auto& extents = shape(at(reduce).operands[0]).dimensions;
@@ -583,6 +584,13 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   double bytes = (results + (along_lanes ? 0 : 1)) * registers * isa::kSublanes * isa::kLanes * 4;
   const double room = kRoomForSums * vmem_bytes_;
   if (bytes <= room) return true;
+  bool are_few = is_kept(lanes);
+  int others = 0;  // Smaller arrays have at most one of two.
+  for (std::size_t i = 0; i <= rows; ++i) {
+    are_few &= extent(i) <= isa::kSublanes;
+    others += extent(i) > 1 ? 1 : 0;
+  }
+  if (are_few && others <= 2 && bytes <= kRangesOfLanes * room) return true;
   std::size_t outermost = 0;
   while (outermost < rows && extent(outermost) == 1) ++outermost;
   const bool is_row = row_of_result == outermost;
