@@ -104,6 +104,12 @@ TEST(Repetitions, OthersStay) {
   EXPECT_EQ(
       left_of(kParameters + twice("u", "x") + halves + "  ROOT a = f32[24,64,16] add(u, v)\n"),
       "add f32[24,64,16]; ");
+  EXPECT_EQ(left_of("  x = f32[32,32] parameter(0)\n  y = f32[32,32] parameter(1)\n"
+                    "  u1 = f32[32,32,32] broadcast(x), dimensions={0,1}\n"
+                    "  v1 = f32[32,32,32] broadcast(y), dimensions={0,2}\n"
+                    "  u = f32[32,1024] reshape(u1)\n  v = f32[32,1024] reshape(v1)\n"
+                    "  ROOT a = f32[32,1024] add(u, v)\n"),
+            "add f32[32,1024]; ");
   // A whole array, no reshape, few elements, a sum from another number.
   EXPECT_EQ(left_of(kParameters + twice("u", "x") +
                     "  w = f32[24,64,16] parameter(2)\n  ROOT a = f32[24,64,16] add(u, w)\n"),

@@ -275,7 +275,8 @@ ExpressionValue ExpressionEmitter::emit_iota(const ExpressionNode& node, const P
   const IterationSpace& space = graph_.space();
   VReg index;
   if (node.axis == kNoAxis) return ExpressionValue::of_bits(0);
-  const Index digit = place.digits[static_cast<std::size_t>(node.axis)];
+  const Index digit =
+      place.digits[static_cast<std::size_t>(node.axis)].plus(node.begin / isa::kLanes);
   const auto offset_by = [&](VReg within, std::int64_t factor) {
     const Index start = multiply(builder_, digit, factor);
     if (start.is_constant()) {

@@ -51,7 +51,8 @@ struct ExpressionNode {
   std::vector<int> axes;  ///< The axis of the space that each dimension of `shape` runs along.
   std::int64_t parameter = -1;  ///< kParameter.
   ArrayPart part;               ///< kParameter: what is read of the operand.
-  std::int64_t begin = 0;       ///< kParameter that is no stream: granules before what is read.
+  /// kParameter that is no stream: granules before what is read. kIota along lanes: the first one.
+  std::int64_t begin = 0;
   /// kParameter, or kSlice of any value in its one lane tile: by axis, how far from a point the
   /// element stands that is its value; where that is outside of the operand, nobody needs the
   /// value. Empty: it stands at the point.
@@ -105,7 +106,7 @@ class ExpressionGraph {
   bool split_lanes();
   /// The same over `count` lanes from `first` on alone, both whole vector registers: what is made
   /// of each lane by itself may be made for some of them after the others. False, and unchanged,
-  /// where lanes are combined or counted, or where those of a smaller array or result are no range
+  /// where lanes are combined or moved, or where those of a smaller array or result are no range
   /// of memory.
   bool take_lanes(std::int64_t first, std::int64_t count);
   /// Granules of a root's array before what is made of it.
