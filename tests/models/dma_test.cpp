@@ -167,24 +167,52 @@ kernel top
   EXPECT_EQ(back[8 * 256 - 1], 9u);
 }
 
-/// CMEM has as many rows as its size says, to its last granule.
+/// A MiB of CMEM has 2,048 rows of 512 bytes, two a granule: DMAs reach the last one, and no
+/// further.
 TEST(Machine, DataGoThroughTheLastGranuleOfCmem) {
   MachineParams params;
   params.core.cmem.mib = 1;
-  const isa::Program program = program_of(R"(kernel top
-  { dma.hbm_to_cmem 100, 2, 1022, 6 }
-  { dma.done.wait 6, 2 }
-  { dma.cmem_to_hbm 1022, 2, 300, 7 }
-  { dma.done.wait 7, 2 }
-)");
-  Machine machine(params, program);
+  RunOptions options = test::on_core(0);
+  options.values = true;
+  const auto program = [](const std::string& row) {
+    return program_of("kernel top\n  { dma.hbm_to_cmem 100, 2, " + row +
+                      ", 6 }\n  { dma.done.wait 6, 2 }\n  { dma.cmem_to_hbm " + row +
+                      ", 2, 300, 7 }\n  { dma.done.wait 7, 2 }\n");
+  };
+  const isa::Program last = program("2044");
+  Machine machine(params, last);
   CoreLoad load;
   load.hbm.push_back({100, std::vector<std::uint32_t>(2 * 256, 7)});
+  machine.load(0, load);
+  machine.run(options);
+  EXPECT_EQ(machine.read_hbm(0, 300, 2 * 256), std::vector<std::uint32_t>(2 * 256, 7));
+  EXPECT_NE(fault_of(program("2045"), options, params)
+                .find("the destination of the DMA ends at CMEM row 2049, but there are 2048"),
+            std::string::npos);
+}
+
+/// What a DMA brings is there for loads, to the last row of its last granule.
+TEST(Machine, LoadsReadAllRowsThatADmaBrought) {
+  const isa::Program program = program_of(R"(kernel top
+  { dma.hbm_to_vmem 100, 8, 0, 6 }
+  { dma.done.wait 6, 8 }
+  { %v1 = vld [vmem:$0x8] }
+  { vst [vmem:$0x20] %v1 }
+  { dma.vmem_to_hbm 32, 4, 300, 7 }
+  { dma.done.wait 7, 4 }
+)");
+  std::vector<std::uint32_t> words(8 * 256);
+  for (std::uint32_t i = 0; i < words.size(); ++i) words[i] = 1000 + i;
+  Machine machine(MachineParams(), program);
+  CoreLoad load;
+  load.hbm.push_back({100, words});
   machine.load(0, load);
   RunOptions options = test::on_core(0);
   options.values = true;
   machine.run(options);
-  EXPECT_EQ(machine.read_hbm(0, 300, 2 * 256), std::vector<std::uint32_t>(2 * 256, 7));
+  // Rows 8 to 15 are the last four granules.
+  EXPECT_EQ(machine.read_hbm(0, 300, 4 * 256),
+            std::vector<std::uint32_t>(words.begin() + 4 * 256, words.end()));
 }
 
 /// A row of 512 bytes: a MiB of CMEM has 2,048 of them, for loads and stores, too.
@@ -359,6 +387,71 @@ kernel top
   // Without the table its content is unknown, and so is the branch.
   program.buffers.clear();
   EXPECT_NE(fault_of(program).find("--values on"), std::string::npos);
+}
+
+/// Copies `descriptor` in HBM with values off, where granules 100 + i hold a word above 0 of
+/// `source` (0: nothing) and the 32 from 200 on the word 31, then loops as often as the first word
+/// of `granule` says.
+isa::Program trips_of_copied(isa::DmaDescriptor descriptor,
+                             const std::vector<std::uint32_t>& source, std::uint32_t granule) {
+  descriptor.source.address = 100;
+  descriptor.destination.address = 200;
+  descriptor.remote = true;  // To the core itself.
+  descriptor.source_flag = 4;
+  descriptor.granules = static_cast<std::uint32_t>(source.size());
+  descriptor.destination_flag = 5;
+  isa::Program program =
+      program_of("kernel top\n  { dma 512 }\n  { dma.done.wait 5, " + num(source.size()) +
+                 " }\n  { dma.hbm_to_smem " + num(granule) + R"(, 1, 1024, 1 }
+  { dma.done.wait 1, 1 }
+  { %s2 = sld [smem:$0x400] }
+)" + std::string(kTrips));
+  const isa::DmaWords words = isa::encode(descriptor);
+  for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+  const auto hold = [&](std::uint64_t at, std::uint32_t word) {
+    isa::Buffer buffer;
+    buffer.granule = at;
+    buffer.data = {word};
+    program.buffers.push_back(buffer);
+  };
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (source[i] > 0) hold(100 + i, source[i]);
+  }
+  for (std::uint64_t i = 0; i < 32; ++i) hold(200 + i, 31);
+  return program;
+}
+
+/// Two runs of two granules, four apart: the first granule is unknown, the others are not.
+TEST(Dma, WhatLiesBetweenTheRunsOfACopyStays) {
+  isa::DmaDescriptor descriptor;
+  descriptor.destination.granules_per_run = 2;
+  descriptor.destination.stride = 4;
+  const auto cycles_of = [&](std::uint32_t granule) {
+    return run(trips_of_copied(descriptor, {0, 21, 22, 23}, granule)).cycles;
+  };
+  const std::uint64_t none = cycles_of(201) - 21 * 4;
+  EXPECT_EQ(cycles_of(202), none + 31 * 4);
+  EXPECT_EQ(cycles_of(203), none + 31 * 4);
+  EXPECT_EQ(cycles_of(204), none + 22 * 4);
+  EXPECT_EQ(cycles_of(205), none + 23 * 4);
+  EXPECT_EQ(cycles_of(206), none + 31 * 4);
+}
+
+/// Two runs of four, eight apart, of which granules 3, 4 and 6 are unknown.
+TEST(Dma, OfACopyEachGranuleIsKnownWhoseSourceIs) {
+  isa::DmaDescriptor descriptor;
+  descriptor.destination.granules_per_run = 4;
+  descriptor.destination.stride = 8;
+  const auto program = [&](std::uint32_t granule) {
+    return trips_of_copied(descriptor, {20, 21, 22, 0, 0, 25, 0, 27}, granule);
+  };
+  const std::uint64_t none = run(program(200)).cycles - 20 * 4;
+  EXPECT_EQ(run(program(202)).cycles, none + 22 * 4);
+  EXPECT_EQ(run(program(209)).cycles, none + 25 * 4);
+  EXPECT_EQ(run(program(211)).cycles, none + 27 * 4);
+  for (const std::uint32_t unknown : {203U, 208U, 210U}) {
+    EXPECT_NE(fault_of(program(unknown)).find("--values on"), std::string::npos) << unknown;
+  }
 }
 
 /// What XLA does with the addresses of arguments that are more than one list in SMEM holds: words

@@ -119,6 +119,33 @@ loop:
   EXPECT_EQ(test::run(program).cycles, of_21 + 2 * 4);
 }
 
+/// Rows of which nobody knew anything are known when a DMA has brought all four granules.
+TEST(Followed, AllRowsAreThoseOfTheLastDma) {
+  for (const std::string row : {"$0x0", "$0x6", "$0x7"}) {
+    isa::Program program = program_of(R"(
+kernel top
+  { dma.hbm_to_vmem 60, 4, 0, 1 }
+  { dma.done.wait 1, 4 }
+  { dma.hbm_to_vmem 40, 4, 0, 1 }
+  { dma.done.wait 1, 8 }
+  { %v1 = vld [vmem:)" + row + R"( sm:$0x1] }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+    add_buffer(program, 40, isa::BufferRole::kConstant, std::vector<std::uint32_t>(4 * 256, 21));
+    program.buffers[0].bytes = 4 * isa::kHbmGranuleBytes;
+    const std::uint64_t of_21 = test::run(program).cycles;
+    program.buffers[0].data.assign(4 * 256, 23);
+    EXPECT_EQ(test::run(program).cycles, of_21 + 2 * 4) << row;
+  }
+}
+
 /// Lane 8 of the loaded row is the first element of the second block that comes out.
 TEST(Followed, ControlThatPassesThroughATransposeIsThatOfARunWithValues) {
   isa::Program program = program_of(R"(
@@ -533,6 +560,35 @@ TEST(Followed, CopiesOfInputsTakeNoMemoryAndAskForNothing) {
   EXPECT_TRUE(has_note(result, "was followed"));
   EXPECT_EQ(asked, std::vector<std::uint64_t>{40});
   EXPECT_GT(result.cores[0].total.bundles, 2 * 32u * 4);
+}
+
+/// A copy of a granule of an input and of two of the program's own behind it.
+TEST(Followed, WhatLiesBehindAnInputIsCopiedWithIt) {
+  for (const std::uint32_t granule : {201U, 202U}) {
+    const auto cycles_of = [&](std::uint32_t first, std::uint32_t second) {
+      isa::Program program =
+          program_of("kernel top\n  { dma 512 }\n  { dma.done.wait 4, 3 }\n  { dma.hbm_to_vmem " +
+                     std::to_string(granule) + R"(, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+  { %v1 = vld [vmem:$0x0 sm:$0x1] }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+loop:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = loop }
+  { %s3 = smov 0 }
+)");
+      add_buffer(program, 40, isa::BufferRole::kParameter, {});
+      add_buffer(program, 41, isa::BufferRole::kConstant, {first});
+      add_buffer(program, 42, isa::BufferRole::kConstant, {second});
+      add_copy(program, 40, 200, 3);
+      return test::run(program).cycles;
+    };
+    const std::uint64_t trips = granule == 201 ? 21 : 23;
+    EXPECT_EQ(cycles_of(21, 23), cycles_of(1, 1) + (trips - 1) * 4) << granule;
+  }
 }
 
 TEST(Followed, ACopyOfAnInputOfAnotherCoreIsThatInput) {

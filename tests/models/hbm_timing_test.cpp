@@ -144,5 +144,43 @@ TEST(HbmChannel, WhatPassedSinceTheBusTurnedIsPartOfWhatIsToCome) {
   EXPECT_NE(states[0], states[1]);
 }
 
+/// A channel whose refresh fell due behind its last data, and one whose refresh is due in as many
+/// clocks as that is past, do not go on alike.
+TEST(HbmChannel, WhetherTheRefreshIsOverdueIsPartOfWhatIsToCome) {
+  HbmTiming timing(HbmParams(), kCoreMhz);
+  const HbmMapping mapping(1, HbmParams().banks, 1024);
+  const std::uint64_t begin = timing.first_data[kHbmRead];
+  // The granule is on the bus when the refresh falls due.
+  const std::uint64_t due = begin + 1, clock = 1000, late = clock - due;
+  std::vector<std::vector<std::uint64_t>> states;
+  std::vector<std::uint64_t> ends;
+  for (const std::uint64_t first_refresh : {due, clock + late}) {
+    timing.first_refresh = first_refresh;
+    std::array<HbmQueue, 2> queues = {HbmQueue(mapping), HbmQueue(mapping)};
+    HbmChannel channel(timing, queues, 0);
+    const auto submit = [&](std::uint64_t arrival, std::uint64_t granules) {
+      queues[kHbmRead].begin_request(0, arrival);
+      queues[kHbmRead].add_run(0, granules);
+      queues[kHbmRead].end_request();
+    };
+    std::uint64_t end = 0;
+    const auto visit = [&](std::uint32_t, std::uint64_t, std::uint64_t last) { end = last; };
+    submit(0, 1);
+    channel.advance(clock, visit);
+    EXPECT_EQ(end, begin + timing.granule);
+    StepState state(clock);
+    channel.describe(clock, state);
+    states.push_back(state.words());
+    // So many granules that the last one begins behind a refresh that is still to come.
+    const std::uint64_t granules = late / timing.granule + 1;
+    submit(clock, granules);
+    channel.advance(10 * clock, visit);
+    ends.push_back(end - begin - granules * timing.granule);
+  }
+  EXPECT_NE(states[0], states[1]);
+  EXPECT_EQ(ends[0], clock);
+  EXPECT_EQ(ends[1], clock + timing.refresh);
+}
+
 }  // namespace
 }  // namespace tpu::hbm_timing_test

@@ -81,6 +81,40 @@ TEST(MemoryImage, OriginsAreThoseOfTheLastWrite) {
   EXPECT_EQ(image.look_up(651, words.data()), Origin::kernel(9));
 }
 
+/// Steps repeat where the same is unknown: as much of it, from the same granule on, for the same
+/// reason.
+TEST(MemoryImage, WhatIsUnknownIsPartOfTheState) {
+  const auto state_of = [](std::uint64_t granule, std::uint64_t granules, Origin why) {
+    MemoryImage image;
+    image.forget(granule, granules, why);
+    StepState state(0);
+    image.describe(state);
+    return state.words();
+  };
+  const std::vector<std::uint64_t> state = state_of(10, 5, Origin::kernel(1));
+  EXPECT_EQ(state_of(10, 5, Origin::kernel(1)), state);
+  EXPECT_NE(state_of(10, 6, Origin::kernel(1)), state);
+  EXPECT_NE(state_of(9, 6, Origin::kernel(1)), state);
+  EXPECT_NE(state_of(10, 5, Origin::kernel(2)), state);
+}
+
+/// A page of words is 64 granules.
+TEST(MemoryImage, NothingIsKnownBeforeAndBehindWhatWasWritten) {
+  MemoryImage image;
+  EXPECT_FALSE(image.any_known(0, 1000));
+  image.write(650, std::vector<std::uint32_t>(kWords, 7).data(), 1);
+  EXPECT_FALSE(image.any_known(0, 640));
+  EXPECT_TRUE(image.any_known(0, 651));
+  EXPECT_TRUE(image.any_known(650, 651));
+  EXPECT_TRUE(image.any_known(650, 1000));
+  EXPECT_FALSE(image.any_known(704, 1000));
+  image.zero(800, 10);
+  EXPECT_FALSE(image.any_known(704, 800));
+  EXPECT_TRUE(image.any_known(704, 801));
+  EXPECT_TRUE(image.any_known(809, 1000));
+  EXPECT_FALSE(image.any_known(810, 1000));
+}
+
 TEST(MemoryImage, IsWhatAnArrayOfGranulesIs) {
   struct Granule {
     std::optional<std::uint32_t> word;
