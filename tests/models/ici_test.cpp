@@ -200,6 +200,27 @@ TEST(Ici, ADmaOfV4FromVmemToVmemTakesALinksTimeForItsBytes) {
   }
 }
 
+/// Of code that counts halves of granules, no listing shows how it sends to or from HBM.
+TEST(Ici, OfV4sRemoteDmasThoseBetweenVmemsAreKnown) {
+  using Space = isa::MemorySpace;
+  for (const Space source : {Space::kVmem, Space::kHbm}) {
+    for (const Space destination : {Space::kVmem, Space::kHbm}) {
+      isa::Program program = two_roles("  { dma 512 }\n  { dma.done.wait 3, 2 }\n", "");
+      program.conventions.granule_bytes = 512;
+      isa::DmaDescriptor descriptor = vmem_to_vmem(0, 0, 2);
+      descriptor.source.space = source;
+      descriptor.destination.space = destination;
+      put_descriptor(program, descriptor);
+      const bool is_known = source == Space::kVmem && destination == Space::kVmem;
+      const std::string fault = test::fault_of(program);
+      EXPECT_EQ(fault.empty(), is_known) << fault;
+      EXPECT_EQ(fault.find("a remote DMA to or from HBM in XLA's code for v4") == std::string::npos,
+                is_known)
+          << fault;
+    }
+  }
+}
+
 /// A word of SMEM takes the way and the time of an addition, and is there when the flag rises.
 TEST(Ici, AWordOfV4GoesToAnotherCoreWithAnAddition) {
   for (const std::uint32_t number : {1U, 3U, 6U}) {
@@ -283,6 +304,37 @@ TEST(Ici, HbmAtBothEndsTakesItsShare) {
   EXPECT_NEAR(static_cast<double>(result.cores[1].end_cycle), static_cast<double>(written), 5);
   EXPECT_EQ(result.cores[0].total.hbm_read_bytes, kGranules * 1024u);
   EXPECT_EQ(result.cores[1].total.hbm_write_bytes, kGranules * 1024u);
+}
+
+/// Four granules of one channel of the HBM, one after the other: when the last one has been read,
+/// the link takes what goes in one message with it.
+TEST(Ici, AMessageHasAtMostTheKibibytesThatAreStated) {
+  constexpr std::uint32_t kGranules = 4;
+  isa::Program program = two_roles("  { dma 512 }\n  { dma.done.wait 3, 4 }\n", "");
+  isa::DmaDescriptor descriptor = vmem_to_vmem(1, 0, kGranules);
+  descriptor.source.space = isa::MemorySpace::kHbm;
+  descriptor.source.address = 31;
+  descriptor.source.granules_per_run = 1;
+  descriptor.source.stride = 31;
+  put_descriptor(program, descriptor);
+  MachineParams params;
+  test::HbmBurstTwin twin(params.hbm, params.clock_mhz, params.cores_per_chip);
+  HbmRequest request;
+  request.address = descriptor.source.address;
+  request.granules = kGranules;
+  request.granules_per_run = 1;
+  request.stride = descriptor.source.stride;
+  twin.submit(request, kBegin);
+  const std::uint64_t read = twin.run()[0];
+  ASSERT_GT(read, test::hbm_done(false, 1, kBegin) + 3 * link_cycles(kGranules * 1024));
+  for (std::uint32_t kib = 1; kib <= 5; ++kib) {
+    params.ici.message_kib = kib;
+    const std::uint32_t in_last = (kGranules - 1) % kib + 1;
+    // The wait's bundle, a branch, its delay slot and the end follow.
+    EXPECT_EQ(run(program, {0, 2}, params).cores[0].end_cycle,
+              read + link_cycles(in_last * 1024) + 4)
+        << kib;
+  }
 }
 
 TEST(Ici, RemoteDmasCarryValues) {
