@@ -8,6 +8,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "models/memory/hbm_mapping.h"
 #include "models/network/folded_network.h"
 #include "models/network/ici_routes.h"
 #include "models/slow_parts.h"
@@ -282,6 +283,30 @@ kernel top
   { vdelay 700 }
 end:
   { %s20 = smov 0 }
+)");
+  EXPECT_EQ(folded_on_a_torus(std::move(program)), 2u);
+}
+
+/// Every core reads two granules: those of every second chip two rows of one bank, the others one
+/// beside the other.
+TEST(Folded, AgreesOnDmasOfDifferentPlaces) {
+  const HbmParams hbm;
+  const HbmMapping mapping(32, hbm.banks, hbm.row_bytes / isa::kHbmGranuleBytes);
+  std::uint64_t far = 1;
+  while (mapping.channel(far) != mapping.channel(0) || mapping.row(far) == mapping.row(0) ||
+         mapping.bank(mapping.row(far)) != mapping.bank(mapping.row(0))) {
+    ++far;
+  }
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 2 }
+  { %s1 = sand.u32 %s1, 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { %s2 = scalar_select %p1, )" + std::to_string(far) +
+                                    R"(, 1 }
+  { dma.hbm_to_vmem 0, 1, 0, 1 }
+  { dma.hbm_to_vmem %s2, 1, 8, 1 }
+  { dma.done.wait 1, 2 }
 )");
   EXPECT_EQ(folded_on_a_torus(std::move(program)), 2u);
 }

@@ -429,6 +429,54 @@ TEST(HbmController, AccountsGrowClockByClock) {
   }
 }
 
+/// A refresh falls due while a granule is on the bus; the granule behind it is data, clock by
+/// clock.
+TEST(HbmController, AnAccountMayEndInARefreshAndInTheGranuleBehindIt) {
+  const HbmTiming timing({}, kClock);
+  const std::uint64_t before = 1 + (kFirstRefresh - 1 - kFirstRead) / kGranule;
+  const std::uint64_t refresh = kFirstRead + before * kGranule, behind = refresh + kRefresh;
+  for (std::uint64_t cycle = 700;; ++cycle) {
+    const std::uint64_t clock = timing.to_memory(cycle);
+    if (clock < refresh) continue;
+    if (clock > behind + kGranule) break;
+    HbmController hbm({}, kClock, 2);
+    hbm.submit(read(0, (before + 1) * kChannels), 0);
+    ExactAccounts accounts;
+    hbm.add_accounts(0, cycle, accounts);
+    ASSERT_EQ(accounts.size(), kChannels);
+    const std::vector<std::pair<std::string, std::uint64_t>> expected = {
+        {"data", before * kGranule + (clock > behind ? clock - behind : 0)},
+        {"turn", 0},
+        {"row miss", 0},
+        {"refresh", std::min(clock, behind) - refresh},
+        {"idle: row opens", kFirstRead},
+        {"idle: not asked", 0}};
+    ASSERT_EQ(accounts[5].cycles, expected) << clock;
+  }
+}
+
+/// Whether the bus turns with each granule or seldom, when data moved is known of all of it.
+TEST(HbmController, TheHistoryHasAllDataOfBothDirections) {
+  for (const std::uint32_t drain : {1U, 64U, 256U}) {
+    HbmParams params;
+    params.drain_bursts = drain;
+    HbmController hbm(params, kClock, 2);
+    hbm.keep_history();
+    hbm.submit(read(0, 7 * kChannels, 0), 0);
+    hbm.submit(write(4096, 5 * kChannels, 1), 0);
+    hbm.submit(read(8192, 3 * kChannels, 2), 500);
+    const std::vector<std::uint64_t> done = finish(hbm, 3);
+    ExactAccounts accounts;
+    hbm.add_accounts(0, *std::max_element(done.begin(), done.end()), accounts);
+    ASSERT_EQ(accounts.size(), kChannels);
+    for (const ExactAccount& account : accounts) {
+      std::uint64_t bytes = 0;
+      for (const PartAccount::Moved& each : account.moved) bytes += each.bytes;
+      EXPECT_EQ(bytes, (7u + 5 + 3) * 1024) << account.part << ", " << drain;
+    }
+  }
+}
+
 void expect_refused(const HbmParams& params, const std::string& message) {
   try {
     HbmController hbm(params, kClock, 2);

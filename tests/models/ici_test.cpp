@@ -248,6 +248,33 @@ TEST(Ici, AWordOfV4GoesToAnotherCoreWithAnAddition) {
   }
 }
 
+/// It comes out of the last word of SMEM and goes there, and no further.
+TEST(Ici, AWordOfV4LiesInSmemAtBothEnds) {
+  const MachineParams params = params_of_v4();
+  const auto fault = [&](std::uint32_t from, std::uint32_t to) {
+    isa::Program program = of_v4(two_roles("  { dma 512 }\n", "  { vwait.ge.trace 50, 1 }\n"));
+    std::vector<std::uint32_t> words(15, 1);
+    words[0] = 0x81010000U | 3 << 26;  // To core 1 of chip 0.
+    words[1] = 0;
+    words[2] = 3 << 13 | 50;
+    words[3] = 0x80000001U;
+    words[4] = from;
+    words[5] = to;
+    for (std::uint32_t i = 0; i < words.size(); ++i) {
+      program.initial_smem.push_back({512 + i, words[i]});
+    }
+    RunOptions options;
+    options.cores = {0, 1};
+    return test::fault_of(program, options, params);
+  };
+  const std::uint32_t size = params.core.smem_words;
+  const std::string end =
+      " of the DMA ends at SMEM word " + hex(size + 1) + ", but there are " + hex(size);
+  EXPECT_EQ(fault(size - 1, size - 1), "");
+  EXPECT_NE(fault(size, size - 1).find("the source" + end), std::string::npos);
+  EXPECT_NE(fault(size - 1, size).find("the destination" + end), std::string::npos);
+}
+
 TEST(Ici, MessagesOverOneLinkWaitForEachOther) {
   // Cores 0 and 1 of chip 0 send to chip 1 over the same link.
   isa::Program program = program_of(R"(

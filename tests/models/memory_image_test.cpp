@@ -30,6 +30,8 @@ TEST(MemoryImage, NamesTheFirstGranuleThatNothingWrote) {
   image.forget(11, 5);
   EXPECT_EQ(image.read(10, back.data(), 4), 11u);
   EXPECT_TRUE(image.written(10));
+  EXPECT_FALSE(image.written(11));
+  EXPECT_FALSE(image.written(9));
 }
 
 TEST(MemoryImage, LoadsFillTheirLastGranuleWithZeros) {

@@ -3,10 +3,12 @@
 #include <map>
 #include <numeric>
 
+#include "isa/dma_descriptor.h"
 #include "models/host/stage_account.h"
 #include "models/memory/hbm_mapping.h"
 #include "models/memory/hbm_timing.h"
 #include "models/network/link.h"
+#include "tests/models/hbm_burst_twin.h"
 #include "tests/models/test_program.h"
 
 namespace tpu::part_account_test {
@@ -386,9 +388,58 @@ meet:
   RunOptions options;
   options.cores = {0, 1};
   const RunResult result = run(program, options);
-  const Cycles early = cycles_of(result, "DMAs of core 0");
-  EXPECT_GT(early.at("idle: peer wait") + early.at("idle: ici wait"), 400u);
-  EXPECT_EQ(total(early), result.cycles);
+  // Its idle cycles are the core's: what that waits, and what it runs before, between and behind.
+  for (const std::uint32_t core : {0U, 1U}) {
+    const Cycles dmas = cycles_of(result, "DMAs of core " + std::to_string(core));
+    const CycleAccount<CoreState>& of_core = result.cores[core].total.core;
+    EXPECT_EQ(dmas.at("busy"), 0u);
+    EXPECT_EQ(dmas.at("idle: peer wait"), of_core[CoreState::kPeerWait]) << core;
+    EXPECT_EQ(dmas.at("idle: ici wait"), of_core[CoreState::kIciWait]) << core;
+    EXPECT_EQ(dmas.at("idle: core runs"), of_core[CoreState::kIssue] + of_core[CoreState::kDelay])
+        << core;
+    EXPECT_EQ(total(dmas), result.cycles);
+  }
+  const CycleAccount<CoreState>& early = result.cores[0].total.core;
+  EXPECT_GT(early[CoreState::kPeerWait] + early[CoreState::kIciWait], 400u);
+}
+
+/// Nothing is asked of a link before a DMA starts; then its data is on its way out of the HBM.
+TEST(PartAccounts, ALinkWaitsForWhatADmaReads) {
+  isa::DmaDescriptor descriptor;
+  descriptor.source.address = 64;
+  descriptor.destination.space = isa::MemorySpace::kVmem;
+  descriptor.destination.chip = 1;
+  descriptor.granules = 16;  // One message.
+  descriptor.source_flag = 3;
+  descriptor.destination_flag = 4;
+  descriptor.remote = true;
+  isa::Program program = program_of(R"(
+kernel top
+  { %s1 = sld [smem:$0x0] ;; vdelay 1 }
+  { %p1 = scmp.ne.s32.totalorder %s1, 0 }
+  { sbr.rel (%p1) target = receive }
+  { vdelay 100 }
+  { dma 512 }
+  { sbr.rel target = end }
+  { %s4 = smov 0 }
+receive:
+  { dma.done.wait 4, 16 }
+end:
+  { %s4 = smov 0 }
+)");
+  const isa::DmaWords words = isa::encode(descriptor);
+  for (std::uint32_t i = 0; i < 8; ++i) program.initial_smem.push_back({512 + i, words[i]});
+  RunOptions options;
+  options.cores = {0, 2};
+  const RunResult result = run(program, options);
+  const std::uint64_t begin = 2 + 1 + 1 + 101;
+  const std::uint64_t read = test::hbm_done(false, 16, begin) - begin;
+  // 656 Gb/s at 940 MHz: 4100 bytes in 47 cycles, the last of them in part.
+  const std::uint64_t busy = 16 * 1024 * 47 / 4100;
+  EXPECT_EQ(cycles_of(result, "link 0 of chip 0"),
+            (Cycles{{"busy", busy},
+                    {"idle: on its way", read},
+                    {"idle: not asked", result.cycles - busy - read}}));
 }
 
 TEST(PartAccounts, LinksPcieAndHostsAddUp) {
