@@ -234,7 +234,8 @@ void ElementwiseKernel::load_residents() {
   for (const Input& input : plan_.inputs) {
     if (input.is_stream() || input.sliced) continue;
     const std::uint64_t size = tpu::compiler::granules(input.access.shape);
-    const SReg from = builder_.add(operand_address(input.operand), input.begin);
+    ScalarOperand from = operand_address(input.operand);
+    if (input.begin > 0) from = builder_.add(from, input.begin);
     builder_.dma_in(from, input.region, size, load_flag_);
     granules += size;
   }
