@@ -18,7 +18,7 @@ using hlo::HloOpcode;
 
 namespace {
 
-using Id = hlo::InstructionId;
+using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
 /// Of fewer elements nothing is gained.

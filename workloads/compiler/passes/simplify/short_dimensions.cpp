@@ -19,7 +19,7 @@ using hlo::HloOpcode;
 
 namespace {
 
-using Id = hlo::InstructionId;
+using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
 constexpr std::int64_t kLongestShort = 8;
