@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
@@ -317,6 +318,27 @@ Id GraphEditor::reduce(Id value, HloOpcode opcode, const Extents& reduced, doubl
   made.dimensions = reduced;
   made.called = {scalar_computation(opcode, type)};
   return append_instruction(std::move(made));
+}
+
+Id GraphEditor::apply_again(const HloInstruction& operation, const std::vector<Id>& operands,
+                            const Extents& extents) {
+  HloInstruction made = operation;
+  made.operands = operands;
+  made.shape = hlo::array_shape(operation.shape.type, extents);
+  made.name = start(made.opcode, operands, made.shape).name;
+  return append_instruction(std::move(made));
+}
+
+Id GraphEditor::reduce_again(const HloInstruction& reduction, Id value,
+                             const Extents& dimensions_reduced) {
+  HloInstruction like = reduction;
+  like.dimensions = dimensions_reduced;
+  const Extents whole = dimensions(value);
+  Extents left;
+  for (std::size_t d = 0; d < whole.size(); ++d) {
+    if (!contains(dimensions_reduced, static_cast<std::int64_t>(d))) left.push_back(whole[d]);
+  }
+  return apply_again(like, {value, reduction.operands[1]}, left);
 }
 
 void GraphEditor::finish(Id value) {

@@ -69,6 +69,11 @@ class GraphEditor {
   /// Reduces f32 by add, maximum or minimum from a constant.
   Id reduce(Id value, hlo::HloOpcode opcode, const Extents& dimensions, double initial);
   Id append_instruction(hlo::HloInstruction instruction);
+  /// The same operation on other operands.
+  Id apply_again(const hlo::HloInstruction& operation, const std::vector<Id>& operands,
+                 const Extents& extents);
+  /// The same reduction, from the same initial value, of another array along these dimensions.
+  Id reduce_again(const hlo::HloInstruction& reduction, Id value, const Extents& dimensions);
   /// An instruction with the name and metadata of what it stands for, not appended yet.
   hlo::HloInstruction start(hlo::HloOpcode opcode, const std::vector<Id>& operands,
                             hlo::Shape shape) const;

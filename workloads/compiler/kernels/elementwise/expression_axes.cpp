@@ -74,10 +74,6 @@ bool ExpressionGraph::join_outermost_axes() {
     const bool is_plain = node.part == ArrayPart{} && node.shift.empty();
     if (!is_plain || node.axis == outer || node.axis == inner) return false;
   }
-  const auto axes_of_root = [&](std::size_t i) -> const std::vector<int>& {
-    const bool is_full = root_shapes_[i].dimensions == space_shape_.dimensions;
-    return is_full ? space_axes_ : node(roots_[i]).axes;
-  };
   for (std::size_t i = 0; i < roots_.size(); ++i) {
     if (!joins(root_shapes_[i], axes_of_root(i), outer, inner)) return false;
   }
@@ -222,8 +218,7 @@ bool ExpressionGraph::split_lanes() {
   }
   std::vector<std::vector<int>> root_axes;
   for (std::size_t i = 0; i < roots_.size(); ++i) {
-    const bool is_full = root_shapes_[i].dimensions == space_shape_.dimensions;
-    root_axes.push_back(is_full ? space_axes_ : node(roots_[i]).axes);
+    root_axes.push_back(axes_of_root(i));
     if (!has_parts_of_lanes(root_shapes_[i], root_axes.back())) return false;
   }
   const std::int64_t lanes = space_.lanes();
@@ -293,8 +288,7 @@ bool ExpressionGraph::makes_lanes_alone() const {
     }
   }
   for (std::size_t i = 0; i < roots_.size(); ++i) {
-    const bool is_space = root_shapes_[i].dimensions == space_shape_.dimensions;
-    const std::vector<int>& axes = is_space ? space_axes_ : node(roots_[i]).axes;
+    const std::vector<int>& axes = axes_of_root(i);
     const std::size_t lanes = dimension_along(axes, space_.lane_axis());
     if (lanes == axes.size() || root_shapes_[i].dimensions[lanes] != space_.lanes()) return false;
     if (!has_ranges_of_lanes(root_shapes_[i], axes)) return false;
@@ -318,8 +312,7 @@ bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
   };
   root_begins_.clear();
   for (std::size_t i = 0; i < roots_.size(); ++i) {
-    const bool is_space = root_shapes_[i].dimensions == space_shape_.dimensions;
-    const std::vector<int>& axes = is_space ? space_axes_ : node(roots_[i]).axes;
+    const std::vector<int>& axes = axes_of_root(i);
     root_begins_.push_back(before(root_shapes_[i], axes));
     root_shapes_[i] = with_lanes(root_shapes_[i], axes, count);
   }

@@ -622,9 +622,6 @@ void ExpressionGraph::combine_rows_in_tiles() {
     }
     return each.opcode == HloOpcode::kReduce && long_axes == std::vector<int>{space_.row_axis()};
   };
-  const auto is_full_root = [this](std::size_t i) {
-    return root_shapes_[i].dimensions == space_shape_.dimensions;
-  };
   std::vector<bool> is_used(nodes_.size(), false);
   for (const ExpressionNode& each : nodes_) {
     for (const int operand : each.operands) is_used[static_cast<std::size_t>(operand)] = true;

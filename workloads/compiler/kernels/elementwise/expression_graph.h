@@ -147,6 +147,13 @@ class ExpressionGraph {
   bool has_parts_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
   bool has_ranges_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
   bool makes_lanes_alone() const;
+  bool is_full_root(std::size_t root) const {
+    return root_shapes_[root].dimensions == space_shape_.dimensions;
+  }
+  /// Axis of each dimension of a root's array.
+  const std::vector<int>& axes_of_root(std::size_t root) const {
+    return is_full_root(root) ? space_axes_ : node(roots_[root]).axes;
+  }
   int position_in_parts(const ExpressionNode& iota, int part_axis);
   int without_padding(int value, std::int64_t lanes, int part_axis, hlo::HloOpcode reducer);
   void renumber(const std::vector<int>& numbers);

@@ -112,12 +112,7 @@ void RepetitionDelay::visit_operation(const HloInstruction& operation) {
     if (!numbers[i]) continue;
     sources[i] = edit_.splat(at(operation.operands[i]).shape.type, extents, *numbers[i]);
   }
-  HloInstruction early = operation;
-  early.operands = sources;
-  early.shape.dimensions = extents;
-  early.shape.layout = {};
-  early.name = edit_.start(early.opcode, sources, early.shape).name;
-  Id value = edit_.append_instruction(std::move(early));
+  Id value = edit_.apply_again(operation, sources, extents);
   for (auto step = like->steps.rbegin(); step != like->steps.rend(); ++step) {
     const Extents whole = edit_.dimensions(*step), places = at(*step).dimensions;
     value = at(*step).opcode == HloOpcode::kReshape ? edit_.reshape(value, whole)
@@ -155,18 +150,7 @@ void RepetitionDelay::visit_reduction(const HloInstruction& reduction) {
   if (repeated == 1 || (is_extreme && along.empty())) return;
   edit_.stand_for(reduction.id);
   Id value = source;
-  if (!along.empty()) {
-    HloInstruction sum = reduction;
-    sum.operands[0] = source;
-    sum.dimensions = along;
-    sum.shape = hlo::array_shape(reduction.shape.type, {});
-    for (std::size_t d = 0; d < places.size(); ++d) {
-      if (contains(along, static_cast<std::int64_t>(d))) continue;
-      sum.shape.dimensions.push_back(at(source).shape.dimensions[d]);
-    }
-    sum.name = edit_.start(sum.opcode, sum.operands, sum.shape).name;
-    value = edit_.append_instruction(std::move(sum));
-  }
+  if (!along.empty()) value = edit_.reduce_again(reduction, source, along);
   if (is_sum) value = edit_.binary_with(HloOpcode::kMultiply, value, double(repeated));
   // Where the dimensions that are left of the source stand in the result.
   Extents left;

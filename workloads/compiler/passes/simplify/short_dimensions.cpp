@@ -157,12 +157,11 @@ Id ShortDimensions::term(const Spread& spread, std::int64_t dimension, std::int6
   std::map<Id, Id> made;
   for (const Id leaf : spread.leaves) made[leaf] = at_index(leaf, dimension, index);
   for (const Id id : spread.operations) {
-    HloInstruction operation = at(id);
-    for (Id& operand : operation.operands) operand = made.at(operand);
-    operation.shape =
-        hlo::array_shape(operation.shape.type, without(operation.shape.dimensions, dimension));
-    operation.name = edit_.start(operation.opcode, operation.operands, operation.shape).name;
-    made[id] = edit_.append_instruction(std::move(operation));
+    const HloInstruction operation = at(id);
+    std::vector<Id> operands;
+    for (const Id operand : operation.operands) operands.push_back(made.at(operand));
+    made[id] =
+        edit_.apply_again(operation, operands, without(operation.shape.dimensions, dimension));
   }
   return made.at(spread.operations.back());
 }
@@ -195,20 +194,7 @@ bool ShortDimensions::visit(const HloInstruction& reduction) {
   std::vector<Id> terms;
   for (std::int64_t index = 0; index < extent; ++index) {
     Id value = term(spread, *dimension, index);
-    if (!others.empty()) {
-      HloInstruction part = reduction;
-      part.operands[0] = value;
-      part.dimensions = others;
-      part.shape = hlo::array_shape(reduction.shape.type, {});
-      const Extents whole = edit_.dimensions(value);
-      for (std::size_t d = 0; d < whole.size(); ++d) {
-        if (!contains(others, static_cast<std::int64_t>(d))) {
-          part.shape.dimensions.push_back(whole[d]);
-        }
-      }
-      part.name = edit_.start(part.opcode, part.operands, part.shape).name;
-      value = edit_.append_instruction(std::move(part));
-    }
+    if (!others.empty()) value = edit_.reduce_again(reduction, value, others);
     terms.push_back(value);
   }
   if (!is_along) {
