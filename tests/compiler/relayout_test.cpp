@@ -437,6 +437,29 @@ TEST(Relayout, RowsOfAnyLengthBecomePartsOfALine) {
   check(reshape({40 * 13 * 1001}, {40, 13, 1001}), ElementType::kF32, small);
 }
 
+/// Eight rows do not fit VMEM: parts of one row at a time, of vectors to two that share granules.
+/// 128 lanes are a vector, too.
+TEST(Relayout, LongRowsGoPartByPart) {
+  const compiler::Target small = small_vmem();
+  const std::vector<Extents> arrays{
+      {3, 70001}, {2, 100000}, {11, 66000}, {2, 3, 65537}, {8, 80128}};
+  for (const Extents& extents : arrays) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : extents) elements *= extent;
+    const auto joined = check(reshape(extents, {elements}), ElementType::kF32, small);
+    const auto cut = check(reshape({elements}, extents), ElementType::kS32, small);
+    // Eight elements in four cycles, by lanes of 128.
+    EXPECT_LT(joined.cycles, elements / 128 + 20000);
+    EXPECT_LT(cut.cycles, elements / 128 + 20000);
+  }
+  check(reshape({2, 96000}, {1500, 128}), ElementType::kF32, small);
+  check(reshape({1500, 128}, {2, 96000}), ElementType::kU32, small);
+  compiler::Target v2 = small;
+  v2.chip = "v2";
+  check(reshape({3, 70001}, {210003}), ElementType::kF32, v2);
+  check(reshape({210003}, {3, 70001}), ElementType::kF32, v2);
+}
+
 TEST(Relayout, RowsBetweenAColumnAndMatrices) {
   for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
     check(reshape({3 * 37, 300}, {3, 37, 300}), type);

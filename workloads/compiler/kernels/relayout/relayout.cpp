@@ -16,6 +16,7 @@
 #include "workloads/compiler/kernels/relayout/relayout_boxes.h"
 #include "workloads/compiler/kernels/relayout/relayout_copy.h"
 #include "workloads/compiler/kernels/relayout/relayout_form.h"
+#include "workloads/compiler/kernels/relayout/relayout_long_rows.h"
 #include "workloads/compiler/kernels/relayout/relayout_slabs.h"
 #include "workloads/compiler/kernels/relayout/relayout_stretches.h"
 
@@ -444,8 +445,10 @@ OrRefusal<KernelPlan> Relayout::plan_reshape() const {
   }
   if (!slabs && has_vector) slabs = plan_of_lanes(1);
   if (!slabs && has_vector) slabs = plan_line(source, target);
-  if (!slabs) return refuse_size();
-  return slabs->kernel;
+  if (slabs) return slabs->kernel;
+  const auto long_rows = plan_long_rows(instruction_.name, source.shape, target.shape, target_);
+  if (!long_rows) return refuse_size();
+  return *long_rows;
 }
 
 /// Rows of lanes that begin anywhere in the tiles of a vector.
