@@ -48,6 +48,31 @@ TEST(SmallVmem, NumbersOfFewRowsAreWrittenTileByTile) {
       "to_apply=less\n  ROOT r = s32[5,40000] get-tuple-element(s), index=1\n");
 }
 
+/// Eight rows of 40,000 numbers take 1.3 MB: of each row tile the kernel reads and writes a range
+/// of the lanes, then the next one.
+TEST(SmallVmem, RowsThatAreTooLongGoInRangesOfLanes) {
+  expect_right(
+      "  x = s32[10,40000] parameter(0)\n  i = s32[10,40000] iota(), iota_dimension=0\n  j = "
+      "s32[10,40000] iota(), iota_dimension=1\n  a = s32[10,40000] add(i, j)\n  ROOT r = "
+      "s32[10,40000] xor(x, a)\n");
+  // Of matrices, too; packed rows lie nearer to each other than those of results.
+  expect_right(
+      "  x = bf16[3,10,30000] parameter(0)\n  y = f32[3,10,30000] parameter(1)\n  v = f32[30000] "
+      "parameter(2)\n  w = f32[3,10,30000] broadcast(v), dimensions={2}\n  c = f32[3,10,30000] "
+      "convert(x)\n  p = f32[3,10,30000] multiply(c, y)\n  s = f32[3,10,30000] add(p, w)\n  t = "
+      "bf16[3,10,30000] convert(p)\n  ROOT r = (f32[3,10,30000], bf16[3,10,30000]) tuple(s, t)\n");
+}
+
+/// Slices of longer rows are read where they stand: their row tiles are further apart than those of
+/// the result.
+TEST(SmallVmem, SlicesOfLongRowsAreReadInRangesOfLanes) {
+  expect_right(
+      "  x = f32[16,20001] parameter(0)\n  y = f32[16,20300] parameter(1)\n  z = f32[16,20000] "
+      "parameter(2)\n  a = f32[16,20000] slice(x), slice={[0:16],[0:20000]}\n  b = f32[16,20000] "
+      "slice(y), slice={[0:16],[256:20256]}\n  m = f32[16,20000] maximum(a, b)\n  e = "
+      "f32[16,20000] exponential(z)\n  ROOT r = f32[16,20000] multiply(m, e)\n");
+}
+
 /// Sums of three rows with 60 matrices outside, which are no multiple of eight: no kernel makes
 /// them part by part, so they lie otherwise.
 TEST(SmallVmem, SumsThatCannotBeCutLieOtherwise) {

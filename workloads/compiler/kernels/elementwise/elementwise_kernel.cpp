@@ -198,7 +198,7 @@ void ElementwiseKernel::allocate_flags() {
     part_flag_ = BlockPipeline::allocate_flags(builder_);
     part_store_flag_ = builder_.allocate_flag();
   }
-  make_load_dmas();
+  make_dmas();
 }
 
 ScalarOperand ElementwiseKernel::operand_address(int operand) {
@@ -327,8 +327,9 @@ Index ElementwiseKernel::buffer_rows(const hlo::Shape& shape, Index parity) {
   return multiply(builder_, parity, plan_.block * plan_.stream_rows(shape));
 }
 
-/// A DMA for each pitch of slices that are read in place, and for whole arrays (pitch 0).
-void ElementwiseKernel::make_load_dmas() {
+/// A DMA for each pitch of slices that are read in place, and for whole arrays (pitch 0); for each
+/// of results of some of the lanes.
+void ElementwiseKernel::make_dmas() {
   for (const Input& input : plan_.inputs) {
     const std::int64_t pitch = input.part.pitch;
     if (!input.is_stream() || load_dmas_.count(pitch) != 0) continue;
@@ -336,6 +337,13 @@ void ElementwiseKernel::make_load_dmas() {
                          static_cast<std::uint32_t>(plan_.block),
                          static_cast<std::uint32_t>(pitch)};
     load_dmas_[pitch] = BoxDma(builder_, true, box);
+  }
+  for (const Output& output : plan_.outputs) {
+    if (output.pitch == 0 || store_dmas_.count(output.pitch) != 0) continue;
+    const StridedBox box{static_cast<std::uint32_t>(plan_.stream_granules(output.shape, 1)),
+                         static_cast<std::uint32_t>(plan_.block),
+                         static_cast<std::uint32_t>(output.pitch)};
+    store_dmas_[output.pitch] = BoxDma(builder_, false, box);
   }
 }
 
@@ -367,9 +375,17 @@ void ElementwiseKernel::start_stores(Index block, Index parity) {
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
     const Index offset =
-        add(builder_, multiply(builder_, block, plan_.stream_granules(output.shape, plan_.block)),
-            part_offset(output.sliced, plan_.stream_granules(output.shape, plan_.row_tiles)))
+        add(builder_, multiply(builder_, block, plan_.stream_distance(output, plan_.block)),
+            part_offset(output.sliced, plan_.stream_distance(output, plan_.row_tiles)))
             .plus(output.begin);
+    if (output.pitch > 0) {
+      store_dmas_.at(output.pitch)
+          .start(builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
+                 at(output.region, buffer_rows(output.shape, parity)),
+                 to_operand(builder_, parity.plus(store_flag_)),
+                 plan_.stream_granules(output.shape, row_tiles_of(block)));
+      continue;
+    }
     builder_.dma_out(at(output.region, buffer_rows(output.shape, parity)),
                      builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
                      plan_.stream_granules(output.shape, row_tiles_of(block)),

@@ -60,7 +60,7 @@ class ElementwiseKernel {
   void load_residents();
   void emit_parts();
   void start_part_loads(Index part, Index buffer);
-  void make_load_dmas();
+  void make_dmas();
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
   void spread_kept_column(const Input& input, const std::vector<int>& axes, Place& place,
@@ -185,7 +185,7 @@ class ElementwiseKernel {
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::uint32_t load_flag_ = 0, store_flag_ = 0, part_flag_ = 0;  ///< Of the first buffer.
   std::uint32_t part_store_flag_ = 0;
-  std::map<std::int64_t, BoxDma> load_dmas_;  ///< By pitch.
+  std::map<std::int64_t, BoxDma> load_dmas_, store_dmas_;  ///< By pitch.
   /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
   /// to, or values of straight code.
   struct RowSum {

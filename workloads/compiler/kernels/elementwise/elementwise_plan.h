@@ -105,6 +105,7 @@ struct ElementwisePlan {
     hlo::Shape shape;  ///< Of a part, when sliced.
     bool sliced = false;
     std::int64_t begin = 0;  ///< Granules of the array before the first part, or what is made.
+    std::int64_t pitch = 0;  ///< Streams: as those of an ArrayPart.
     OutputKind kind = OutputKind::kStream;
     ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
@@ -197,6 +198,12 @@ struct ElementwisePlan {
     return input.part.pitch > 0 ? count * input.part.pitch
                                 : stream_granules(input.access.shape, count);
   }
+  /// The same of a streamed output.
+  std::int64_t stream_distance(const Output& output, std::int64_t count) const {
+    return output.pitch > 0 ? count * output.pitch : stream_granules(output.shape, count);
+  }
+  /// Whether row tiles of a stream are further apart than a DMA can tell: each has its own.
+  bool has_distant_row_tiles() const;
 };
 
 /// Tiles that straight code works on at a time, at most.

@@ -473,7 +473,8 @@ std::optional<Refusal> Planner::find_outputs() {
         return refuse(output.shape, "expected the result in the layout of the operands");
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
-      output.begin += graph_.root_begin(i);
+      output.begin += graph_.root_part(i).granule;
+      output.pitch = graph_.root_part(i).pitch;
       plan_.outputs.push_back(std::move(output));
       continue;
     }
@@ -514,7 +515,7 @@ std::optional<Refusal> Planner::find_outputs() {
     if (!is_in_order(output.shape, graph_.node(output.node).axes)) {
       return refuse(output.shape, "expected the result's dimensions in the order of the operand's");
     }
-    output.begin += graph_.root_begin(i);
+    output.begin += graph_.root_part(i).granule;
     plan_.outputs.push_back(std::move(output));
   }
   return std::nullopt;
@@ -562,6 +563,7 @@ void Planner::choose_shape() {
     const bool is_plain = input.is_stream() && !input.repeated && input.part.pitch == 0;
     if (!is_plain && !input.fixed) plan_.flat = false;
   }
+  for (const ElementwisePlan::Output& output : plan_.outputs) plan_.flat &= output.pitch == 0;
   // The rows of a single row tile are the same in all of its tiles.
   const bool is_one_row_tile = !space_.linear && space_.majors() * space_.row_tiles() == 1;
   for (const ExpressionNode& node : graph_.nodes()) {
@@ -813,7 +815,8 @@ std::optional<Refusal> Planner::choose_block() {
     if (wants_lines() && ElementwisePlan::is_in_lanes(output)) ++slots;
   }
   const std::int64_t per_row_tile = streamed_bytes() + slots * kRegisterBytes;
-  const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room() / per_row_tile;
+  std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room() / per_row_tile;
+  if (plan_.has_distant_row_tiles()) most = std::min<std::int64_t>(most, 1);
   if (room() <= 0 || most < 1) {
     return refuse(
         graph_.space_shape(),

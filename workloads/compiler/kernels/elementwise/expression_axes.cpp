@@ -277,8 +277,9 @@ bool ExpressionGraph::has_ranges_of_lanes(const hlo::Shape& shape,
 /// Whether each lane is made of its own alone.
 bool ExpressionGraph::makes_lanes_alone() const {
   for (const ExpressionNode& node : nodes_) {
-    const bool moves =
-        node.opcode == hlo::HloOpcode::kSlice || !node.shift.empty() || !(node.part == ArrayPart{});
+    const bool is_part = !(node.part == ArrayPart{});
+    const bool moves = node.opcode == hlo::HloOpcode::kSlice || !node.shift.empty() ||
+                       node.part.lanes > 0 || (is_part && !is_full(node));
     const bool combines = std::find(node.reduced_axes.begin(), node.reduced_axes.end(),
                                     space_.lane_axis()) != node.reduced_axes.end();
     if (moves || combines) return false;
@@ -288,6 +289,7 @@ bool ExpressionGraph::makes_lanes_alone() const {
     }
   }
   for (std::size_t i = 0; i < roots_.size(); ++i) {
+    if (is_full_root(i)) continue;
     const std::vector<int>& axes = axes_of_root(i);
     const std::size_t lanes = dimension_along(axes, space_.lane_axis());
     if (lanes == axes.size() || root_shapes_[i].dimensions[lanes] != space_.lanes()) return false;
@@ -310,21 +312,28 @@ bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
     if (first == 0 || !has_lanes) return std::int64_t{0};
     return static_cast<std::int64_t>(granules(with_lanes(shape, axes, first)));
   };
-  root_begins_.clear();
+  // Of one row tile: its granules, and those of the lanes before.
+  const auto in_row_tile = [&](hlo::ElementType type) {
+    ArrayPart part;
+    part.granule = first == 0 ? 0 : static_cast<std::int64_t>(granules(tiled_row(type, first)));
+    part.pitch = static_cast<std::int64_t>(granules(tiled_row(type, whole)));
+    return part;
+  };
+  root_parts_.clear();
   for (std::size_t i = 0; i < roots_.size(); ++i) {
     const std::vector<int>& axes = axes_of_root(i);
-    root_begins_.push_back(before(root_shapes_[i], axes));
-    root_shapes_[i] = with_lanes(root_shapes_[i], axes, count);
+    hlo::Shape& shape = root_shapes_[i];
+    const bool is_full = is_full_root(i) && space_.majors() * space_.row_tiles() > 1;
+    root_parts_.push_back(is_full ? in_row_tile(shape.type) : ArrayPart{before(shape, axes), 0, 0});
+    shape = with_lanes(shape, axes, count);
   }
   for (ExpressionNode& node : nodes_) {
     if (node.opcode == hlo::HloOpcode::kIota && node.axis == lane_axis) {
       node.begin = first;
     } else if (node.opcode == hlo::HloOpcode::kParameter && is_full(node)) {
-      // Of one row tile: its granules, and those of the lanes before.
-      const hlo::Shape row_tile = tiled_row(node.shape.type, whole),
-                       lanes_before = tiled_row(node.shape.type, first);
-      node.part.granule = first == 0 ? 0 : static_cast<std::int64_t>(granules(lanes_before));
-      node.part.pitch = static_cast<std::int64_t>(granules(row_tile));
+      const ArrayPart part = in_row_tile(node.shape.type);
+      node.part.granule += part.granule;
+      if (node.part.pitch == 0) node.part.pitch = part.pitch;
     } else if (node.opcode == hlo::HloOpcode::kParameter) {
       node.begin = before(node.shape, node.axes);
     }

@@ -109,9 +109,9 @@ class ExpressionGraph {
   /// where lanes are combined or moved, or where those of a smaller array or result are no range
   /// of memory.
   bool take_lanes(std::int64_t first, std::int64_t count);
-  /// Granules of a root's array before what is made of it.
-  std::int64_t root_begin(std::size_t root) const {
-    return root_begins_.empty() ? 0 : root_begins_[root];
+  /// Where what is made of a root stands in its array.
+  ArrayPart root_part(std::size_t root) const {
+    return root_parts_.empty() ? ArrayPart{} : root_parts_[root];
   }
   /// The same with reductions along rows of which there is one tile as operations on its register,
   /// where operations of the kernel use them and no smaller result hangs on them.
@@ -170,8 +170,7 @@ class ExpressionGraph {
   std::vector<ExpressionNode> nodes_;
   std::vector<int> roots_;
   std::vector<hlo::Shape> root_shapes_;
-  std::vector<std::int64_t>
-      root_begins_;  ///< Of roots of some of the lanes; empty: all begin at 0.
+  std::vector<ArrayPart> root_parts_;  ///< Of roots of some of the lanes; empty: all are whole.
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
 
