@@ -1,3 +1,5 @@
+#include "workloads/compiler/passes/expand/reduction_forms.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +8,7 @@
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/expand/scalar_samples.h"
+#include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::reduction_forms_test {
@@ -55,6 +58,43 @@ TEST(ReductionForms, TrueElementsAreCounted) {
       "  p = pred[40,300] compare(x, b), direction=GT\n  i = s32[40,300] convert(p)\n"
       "  s = s32[] constant(0)\n  ROOT r = s32[] reduce(i, s), dimensions={0,1}, "
       "to_apply=sum\n}\n");
+}
+
+/// What selects one of two constants, what is masked, numbers of places: their sums have fewer
+/// digits than those of any integers, of ones a single one however many there are.
+TEST(ReductionForms, SmallIntegersHaveFewDigits) {
+  const auto sum_of = [](const std::string& lines) {
+    return "HloModule n\nsum {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT c = "
+           "s32[] add(a, b)\n}\nENTRY main {\n  x = s32[300,5000] parameter(0)\n  z = s32[] "
+           "constant(0)\n  k = s32[] constant(1)\n  m = s32[] constant(1023)\n" +
+           lines + "  ROOT r = s32[300] reduce(v, z), dimensions={1}, to_apply=sum\n}\n";
+  };
+  const auto sums_in = [](const std::string& text) {
+    hlo::Module module = hlo::read_hlo_text("small.hlo", text);
+    compiler::Refusals refusals;
+    compiler::rewrite_reductions(module, refusals);
+    std::int64_t sums = 0;
+    for (const auto& each : module.entry_computation().instructions) {
+      sums += each.opcode == hlo::HloOpcode::kReduce ? 1 : 0;
+    }
+    return sums;
+  };
+  const std::string ones =
+      "  b = s32[300,5000] broadcast(z), dimensions={}\n  o = s32[300,5000] broadcast(k), "
+      "dimensions={}\n  p = pred[300,5000] compare(x, b), direction=GT\n  v = s32[300,5000] "
+      "select(p, o, b)\n";
+  const std::string masked =
+      "  b = s32[300,5000] broadcast(m), dimensions={}\n  v = s32[300,5000] and(x, b)\n";
+  const std::string places =
+      "  i = s32[300,5000] iota(), iota_dimension=1\n  b = s32[300,5000] broadcast(m), "
+      "dimensions={}\n  v = s32[300,5000] xor(i, b)\n";
+  const std::string any = "  v = s32[300,5000] negate(x)\n";
+  // 5,000 numbers of 11 bits are exact in the 24 of an f32.
+  EXPECT_EQ(sums_in(sum_of(ones)), 1);
+  EXPECT_EQ(sums_in(sum_of(masked)), 1);
+  EXPECT_EQ(sums_in(sum_of(places)), 2);
+  EXPECT_EQ(sums_in(sum_of(any)), 3);
+  for (const std::string& lines : {ones, masked, places, any}) check_hlo(sum_of(lines), words());
 }
 
 std::string arg_extreme(const std::string& direction, const std::string& tie) {

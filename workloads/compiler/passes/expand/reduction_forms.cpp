@@ -7,6 +7,7 @@
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/sort_form.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/integer_widths.h"
 #include "workloads/compiler/passes/expand/scalar_samples.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
@@ -66,17 +67,20 @@ class Reductions {
   GraphEditor edit_;
 };
 
-/// s32 numbers that were summed as digits, modulo 2^32.
+/// s32 numbers that were summed as digits, modulo 2^32. Of numbers that are known to be small there
+/// are fewer.
 Id Reductions::integer_sum(Id words, const Extents& dimensions, std::int64_t count) {
   int bits = 24;
   while (bits > 0 && count > (kExactIntegers >> bits)) --bits;
   bits = std::min(bits, 16);
   TPU_CHECK(bits > 0, "a sum of " << count << " integers");
+  const int width = std::max(1, width_of(module_.entry_computation(), words));
   Id sum = -1;
-  for (int shift = 0; shift < 32; shift += bits) {
+  for (int shift = 0; shift < width; shift += bits) {
     Id digit = words;
     if (shift > 0) digit = edit_.binary(HloOpcode::kShiftRightLogical, digit, like(digit, shift));
-    digit = edit_.binary(HloOpcode::kAnd, digit, like(digit, (1 << bits) - 1));
+    const bool is_last = width < 32 && shift + bits >= width;
+    if (!is_last) digit = edit_.binary(HloOpcode::kAnd, digit, like(digit, (1 << bits) - 1));
     digit = edit_.convert(digit, ElementType::kF32);
     Id part = edit_.convert(edit_.reduce(digit, HloOpcode::kAdd, dimensions, 0), ElementType::kS32);
     if (shift > 0) part = edit_.binary(HloOpcode::kShiftLeft, part, like(part, shift));

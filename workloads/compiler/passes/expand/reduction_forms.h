@@ -9,8 +9,10 @@ namespace tpu::compiler {
 
 /// Pass: reductions and sorts in terms of f32 reductions, which are what the lanes can reduce.
 ///
-/// - Integer sums: of digits so short that fp32 holds their sums exactly; of converted predicates
-///   as they are. Integer extremes: of the upper halves, then of the lower halves of those.
+/// - Integer sums: of digits so short that fp32 holds their sums exactly, as many as the integers
+/// are
+///   known to have; of converted predicates as they are. Integer extremes: of the upper halves,
+///   then of the lower halves of those.
 /// - A reduction of (value, index) pairs that keeps the greatest or least value: the extreme, then
 ///   the least (greatest) index where it stands; indices below 2^24. A NaN has no index.
 /// - Any other reduction (products, logic, several arrays, a computation of the user's): the
