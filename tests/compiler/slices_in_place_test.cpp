@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
+#include "sim/base/ceil_divide.h"
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -61,11 +64,12 @@ TEST(SlicesInPlace, LanesAreCutInWholeTiles) {
   EXPECT_EQ(half->pitch, 4 * 4);
   EXPECT_EQ(half->lanes, 64);
   EXPECT_FALSE(part_of("f32[16,512]", "f32[16,65]", "[0:16], [320:385]"));
-  EXPECT_FALSE(part_of("bf16[16,512]", "bf16[16,128]", "[0:16], [128:256]"));
+  EXPECT_FALSE(part_of("bf16[16,512]", "bf16[16,50]", "[0:16], [320:370]"));
+  EXPECT_FALSE(part_of("u8[64,512]", "u8[64,128]", "[0:64], [128:256]"));
   EXPECT_FALSE(part_of("f32[16,512]", "f32[16,128]", "[0:16], [128:384:2]"));
 }
 
-TEST(SlicesInPlace, RowsAreCutWhereNothingIsOutsideOfThem) {
+TEST(SlicesInPlace, RowsAndWhatIsOutsideOfThemAreCut) {
   const auto rows = part_of("f32[64,200]", "f32[20,200]", "[24:44], [0:200]");
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->granule, 3 * 2 * 4);
@@ -75,8 +79,137 @@ TEST(SlicesInPlace, RowsAreCutWhereNothingIsOutsideOfThem) {
   EXPECT_EQ(one->granule, (3 * 8 + 1) * 2 * 4 + 4);
   EXPECT_EQ(one->pitch, 2 * 4);
   EXPECT_FALSE(part_of("f32[64,200]", "f32[20,200]", "[20:40], [0:200]"));
-  EXPECT_FALSE(part_of("f32[5,64,128]", "f32[5,16,128]", "[0:5], [8:24], [0:128]"));
+  const auto packed = part_of("bf16[5,64,300]", "bf16[4,17,300]", "[1:5], [16:33], [0:300]");
+  ASSERT_TRUE(packed);
+  EXPECT_EQ(packed->granule, (8 + 2) * 3 * 2);
+  EXPECT_EQ(packed->run, 3);
+  EXPECT_EQ(packed->pitch, 8 * 3 * 2);
   EXPECT_TRUE(part_of("f32[5,64,128]", "f32[2,64,128]", "[2:4], [0:64], [0:128]"));
+}
+
+/// A slice with its array, whose dimensions are in their order.
+struct Cut {
+  hlo::Shape array;
+  hlo::HloInstruction slice;
+};
+
+Cut random_cut(std::mt19937& random) {
+  const auto below = [&random](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
+  const std::int64_t rank = 2 + below(3);
+  std::vector<std::int64_t> whole, taken, starts;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const std::int64_t unit = d + 1 == rank ? 128 : d + 2 == rank ? 8 : 1;
+    const std::int64_t tiles = 1 + below(4), some = below(2) == 0 ? tiles : 1 + below(tiles);
+    const std::int64_t start = below(tiles - some + 1) * unit;
+    const std::int64_t cut_off = below(4) == 0 ? below(unit) : 0;
+    whole.push_back(tiles * unit);
+    taken.push_back(some * unit - cut_off);
+    starts.push_back(start);
+  }
+  const auto type = below(2) == 0 ? hlo::ElementType::kF32 : hlo::ElementType::kBf16;
+  std::vector<std::int64_t> order(whole.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  Cut cut;
+  cut.array = hlo::array_shape(type, whole);
+  cut.array.layout = compiler::tiled_layout(type, order);
+  cut.slice.opcode = hlo::HloOpcode::kSlice;
+  cut.slice.shape = hlo::array_shape(type, taken);
+  cut.slice.shape.layout = cut.array.layout;
+  hlo::SliceBounds bounds;
+  bounds.starts = starts;
+  bounds.strides.assign(whole.size(), 1);
+  cut.slice.slice = bounds;
+  return cut;
+}
+
+/// The granule at which each row tile of the slice begins, tile by tile.
+std::vector<std::int64_t> granules_of_row_tiles(const Cut& cut) {
+  const std::size_t rank = cut.array.dimensions.size();
+  const std::int64_t tile = cut.array.type == hlo::ElementType::kF32 ? 4 : 2;
+  std::vector<std::int64_t> found{0};
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t unit = d + 1 == rank ? 128 : d + 2 == rank ? 8 : 1;
+    const std::int64_t first = cut.slice.slice->starts[d] / unit;
+    const std::int64_t tiles = d + 1 == rank ? 1 : ceil_divide(cut.slice.shape.dimensions[d], unit);
+    std::vector<std::int64_t> next;
+    for (const std::int64_t before : found) {
+      for (std::int64_t i = 0; i < tiles; ++i) {
+        next.push_back(before * ceil_divide(cut.array.dimensions[d], unit) + first + i);
+      }
+    }
+    found = next;
+  }
+  for (std::int64_t& each : found) each *= tile;
+  return found;
+}
+
+/// Whether the row tiles, each of so many granules, are ranges of `run` of them at one distance.
+bool are_ranges(const std::vector<std::int64_t>& begins, std::int64_t granules, std::size_t run) {
+  for (std::size_t i = 1; i < begins.size(); ++i) {
+    const std::int64_t step = begins[i] - begins[i - 1];
+    if (i % run != 0 && step != granules) return false;
+    if (i % run == 0 && i > run && begins[i] - begins[i - run] != begins[run] - begins[0]) {
+      return false;
+    }
+  }
+  return begins.size() % run == 0;
+}
+
+TEST(SlicesInPlace, RangesStandWhereTheRowTilesDo) {
+  std::mt19937 random(7);
+  int parts = 0, several = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const Cut cut = random_cut(random);
+    const std::vector<std::int64_t> begins = granules_of_row_tiles(cut);
+    const std::int64_t tile = cut.array.type == hlo::ElementType::kF32 ? 4 : 2;
+    const std::int64_t granules = tile * ceil_divide(cut.slice.shape.dimensions.back(), 128);
+    bool has_ranges = false;
+    for (std::size_t run = 1; run <= begins.size(); ++run) {
+      has_ranges |= are_ranges(begins, granules, run);
+    }
+    const auto part = compiler::part_of_slice(cut.array, cut.slice);
+    ASSERT_EQ(part.has_value(), has_ranges) << hlo::to_string(cut.array) << i;
+    if (!part) continue;
+    ++parts;
+    several += part->is_one_range() ? 0 : 1;
+    const std::int64_t run =
+        part->is_one_range() ? static_cast<std::int64_t>(begins.size()) : part->run;
+    for (std::size_t k = 0; k < begins.size(); ++k) {
+      const auto number = static_cast<std::int64_t>(k);
+      ASSERT_EQ(part->granule + number / run * part->pitch + number % run * granules, begins[k]);
+    }
+  }
+  EXPECT_GT(several, 500);
+  EXPECT_LT(several, parts);
+  EXPECT_LT(parts, 3000);
+}
+
+TEST(SlicesInPlace, BlocksHaveWholeRangesOrPartsOfOne) {
+  const auto product_of_slices = [](const std::string& type, const std::string& array,
+                                    const std::string& slice, const std::string& at) {
+    return "HloModule m\nENTRY main {\n  x = " + type + array + " parameter(0)\n  y = " + type +
+           slice + " parameter(1)\n  a = " + type + slice + " slice(x), slice={" + at +
+           "}\n  ROOT z = " + type + slice + " multiply(a, y)\n}\n";
+  };
+  // Two row tiles of eight; 113, a prime, of 120; 96 of 128 in blocks of fewer.
+  EXPECT_EQ(slices_left(product_of_slices("f32", "[300,64,128]", "[300,16,128]",
+                                          "[0:300], [8:24], [0:128]")),
+            0U);
+  EXPECT_EQ(slices_left(
+                product_of_slices("f32", "[5,960,256]", "[5,904,256]", "[0:5], [8:912], [0:256]")),
+            0U);
+  EXPECT_EQ(slices_left(product_of_slices("bf16", "[2,4,1024,200]", "[2,3,768,200]",
+                                          "[0:2], [1:4], [128:896], [0:200]")),
+            1U);  // Ranges at two distances.
+  EXPECT_EQ(slices_left(product_of_slices("bf16", "[3,1024,1000]", "[3,768,1000]",
+                                          "[0:3], [128:896], [0:1000]"),
+                        1),
+            0U);
+  // In one kernel with its neighbours.
+  EXPECT_EQ(
+      slices_left(product_of_slices("f32", "[4,32,64]", "[4,8,64]", "[0:4], [16:24], [0:64]")), 0U);
 }
 
 TEST(SlicesInPlace, GatesOfAProductAreReadByOneKernel) {
@@ -233,6 +366,35 @@ ENTRY main {
   a = f32[24,4,64,128] slice(x), slice={[0:24], [0:4], [0:64], [256:384]}
   yb = f32[24,4,64,128] broadcast(y), dimensions={0,2,3}
   ROOT z = f32[24,4,64,128] multiply(a, yb)
+}
+)",
+                        1),
+            0U);
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[24,8,64,128] parameter(0)
+  y = f32[24,64,128] parameter(1)
+  a = f32[24,4,64,128] slice(x), slice={[0:24], [2:6], [0:64], [0:128]}
+  yb = f32[24,4,64,128] broadcast(y), dimensions={0,2,3}
+  ROOT z = f32[24,4,64,128] multiply(a, yb)
+}
+)",
+                        1),
+            0U);
+}
+
+/// Maxima of a prime count of matrices, which do not fit VMEM, are made in two parts: what a slice
+/// has before the second one is more than its own granules.
+TEST(SlicesInPlace, RangesOfAnAxisBeginBehindWhatIsCutOff) {
+  EXPECT_EQ(slices_left(std::string("HloModule m\n") + R"(
+most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+ENTRY main {
+  x = f32[131,128,256] parameter(0)
+  y = f32[131,64,256] parameter(1)
+  a = f32[131,64,256] slice(x), slice={[0:131], [64:128], [0:256]}
+  least = f32[] constant(-inf)
+  c = f32[131,64,256] multiply(a, y)
+  ROOT z = f32[131,256] reduce(c, least), dimensions={1}, to_apply=most
 }
 )",
                         1),

@@ -10,49 +10,78 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr std::int64_t kTileGranules = 4;
+/// Of a part along the dimensions above the lanes, from the inner ones outwards: how many row tiles
+/// are a range, and how far the next one is.
+class Ranges {
+ public:
+  /// A dimension: `taken` of its `count` indices, each so many granules behind the one before.
+  /// False where the ranges are at several distances.
+  bool add(std::int64_t taken, std::int64_t count, std::int64_t granules) {
+    if (distance_ == 0 && !is_cut_) {
+      run_ *= taken;
+    } else if (taken > 1) {
+      if (is_last_) return false;
+      if (distance_ == 0) distance_ = granules;
+    }
+    if (taken != count && distance_ > 0) is_last_ = true;
+    is_cut_ = is_cut_ || taken != count;
+    return true;
+  }
+  bool is_one() const { return distance_ == 0; }
+  std::int64_t run() const { return run_; }
+  std::int64_t distance() const { return distance_; }
+
+ private:
+  std::int64_t run_ = 1, distance_ = 0;
+  bool is_cut_ = false;   ///< A dimension so far: the next range is elsewhere.
+  bool is_last_ = false;  ///< Dimensions that are still to come have one index.
+};
+
+/// Whether slice and array stand in the same tiles, and row tiles of the slice hold neighbours.
+bool is_plain_slice(const hlo::Shape& array, const hlo::HloInstruction& slice) {
+  const bool is_known = hlo::byte_size(array.type) == 4 || array.type == hlo::ElementType::kBf16;
+  if (slice.opcode != hlo::HloOpcode::kSlice || array.rank() < 2 || !is_known) return false;
+  const std::vector<std::int64_t>& steps = slice.slice->strides;
+  return array.type == slice.shape.type && array.layout == slice.shape.layout &&
+         array.layout.minor_to_major.size() == array.dimensions.size() &&
+         std::all_of(steps.begin(), steps.end(), [](std::int64_t step) { return step == 1; });
+}
 
 }  // namespace
 
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice) {
+  if (!is_plain_slice(array, slice)) return std::nullopt;
   const std::vector<std::int64_t> order = major_to_minor(array);
-  const bool is_plain = slice.opcode == hlo::HloOpcode::kSlice && array.rank() >= 2 &&
-                        array.type == slice.shape.type && hlo::byte_size(array.type) == 4 &&
-                        array.layout.minor_to_major.size() == order.size() &&
-                        array.layout == slice.shape.layout;
-  if (!is_plain) return std::nullopt;
-  const std::vector<std::int64_t>& steps = slice.slice->strides;
-  if (std::any_of(steps.begin(), steps.end(), [](std::int64_t step) { return step != 1; })) {
-    return std::nullopt;
-  }
   const std::vector<std::int64_t> whole = physical_extents(array);
   const std::vector<std::int64_t> cut = physical_extents(slice.shape);
   const std::size_t lane = order.size() - 1, row = order.size() - 2;
-  const std::int64_t row_tile = kTileGranules * ceil_divide(whole[lane], isa::kLanes);
+  const auto start_of = [&](std::size_t i) {
+    return slice.slice->starts[static_cast<std::size_t>(order[i])];
+  };
+  const std::int64_t tile = hlo::byte_size(array.type);  // Granules: 1,024 elements.
+  const std::int64_t lane_tiles = ceil_divide(whole[lane], isa::kLanes);
   ArrayPart part;
-  bool is_inside = true;  // All dimensions further out have one element.
-  std::int64_t stride = row_tile;
-  for (std::size_t i = 0; i < lane; ++i) {
-    if (whole[i] != cut[i] && !is_inside) return std::nullopt;
-    is_inside = is_inside && cut[i] == 1;
+  part.granule = start_of(lane) / isa::kLanes * tile;
+  part.lanes = static_cast<int>(start_of(lane) % isa::kLanes);
+  const bool turns = part.lanes > 0;
+  if (turns && (tile != 4 || part.lanes + cut[lane] > isa::kLanes)) return std::nullopt;
+  Ranges ranges;
+  const std::int64_t taken = ceil_divide(cut[lane], isa::kLanes);
+  // Of cut lanes each row tile is a range.
+  bool is_range = ranges.add(1, taken == lane_tiles ? 1 : 2, 0);
+  std::int64_t granules = lane_tiles * tile;  // From one index to the next.
+  for (std::size_t i = lane; i-- > 0 && is_range;) {
+    const std::int64_t rows = i == row ? std::int64_t{isa::kSublanes} : 1;
+    if (start_of(i) % rows != 0) return std::nullopt;
+    part.granule += start_of(i) / rows * granules;
+    const std::int64_t count = ceil_divide(whole[i], rows);
+    is_range = ranges.add(ceil_divide(cut[i], rows), count, granules);
+    granules *= count;
   }
-  for (std::size_t i = order.size(); i-- > 0;) {
-    const std::int64_t start = slice.slice->starts[static_cast<std::size_t>(order[i])];
-    if (i == lane) {
-      part.lanes = static_cast<int>(start % isa::kLanes);
-      if (part.lanes > 0 && part.lanes + cut[lane] > isa::kLanes) return std::nullopt;
-      part.granule += start / isa::kLanes * kTileGranules;
-    } else if (i == row) {
-      if (start % isa::kSublanes != 0) return std::nullopt;
-      part.granule += start / isa::kSublanes * stride;
-      stride *= ceil_divide(whole[row], isa::kSublanes);
-    } else {
-      part.granule += start * stride;
-      stride *= whole[i];
-    }
-  }
-  if (ceil_divide(cut[lane], isa::kLanes) != ceil_divide(whole[lane], isa::kLanes)) {
-    part.pitch = row_tile;
+  if (!is_range || ranges.distance() > std::int64_t{kLargestStride}) return std::nullopt;
+  if (!ranges.is_one()) {
+    part.run = ranges.run();
+    part.pitch = ranges.distance();
   }
   return part;
 }

@@ -8,20 +8,27 @@
 
 namespace tpu::compiler {
 
+/// Granules from one range of a DMA to the next: 16 bits of its descriptor.
+constexpr std::uint32_t kLargestStride = 0xffff;
+
 /// Where the tiles of a slice stand in the array that it is cut from: row tiles of the slice, one
-/// after the other, each one range of HBM.
+/// after the other. They are one range of HBM, or ranges of one row tile each (lanes are cut), or
+/// ranges of several (rows or a dimension outside of them is cut).
 struct ArrayPart {
   std::int64_t granule = 0;  ///< Where the first row tile begins.
-  std::int64_t pitch = 0;    ///< Granules from one row tile to the next; 0: they are one range.
+  std::int64_t run = 0;      ///< Row tiles of a range; 0: all.
+  std::int64_t pitch = 0;    ///< Granules from the begin of a range to that of the next.
   int lanes = 0;             ///< Of the one lane tile of the slice, those in front of it.
+
+  bool is_one_range() const { return run == 0; }
   friend bool operator==(const ArrayPart& a, const ArrayPart& b) {
-    return a.granule == b.granule && a.pitch == b.pitch && a.lanes == b.lanes;
+    return a.granule == b.granule && a.run == b.run && a.pitch == b.pitch && a.lanes == b.lanes;
   }
 };
 
-/// Of slices of 32-bit arrays in their own order of dimensions that begin with a row tile: lanes
-/// are cut in whole tiles or inside of one, and another dimension may be cut where those outside of
-/// it have one element. None for others.
+/// Of slices of arrays of 32 bits or bf16 in their own order of dimensions that begin with a row
+/// tile: lanes are cut in whole tiles or, of 32 bits, inside of one; other dimensions where what is
+/// left are ranges at one distance. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
 
 /// Where in an order the innermost dimension stands of which a part takes less than the array has;

@@ -335,8 +335,8 @@ void SequenceKernel::prepare() {
     const Array& array = arrays_[i];
     if (array.operand < 0) continue;
     StridedBox box{static_cast<std::uint32_t>(granules(array.shape))};
-    if (array.part.pitch != 0) {
-      box.run = static_cast<std::uint32_t>(array.row_granules);
+    if (!array.part.is_one_range()) {
+      box.run = static_cast<std::uint32_t>(array.part.run * array.row_granules);
       box.runs = static_cast<std::uint32_t>(granules(array.shape)) / box.run;
       box.hbm_stride = static_cast<std::uint32_t>(array.part.pitch);
     }
@@ -475,11 +475,12 @@ void SequenceKernel::copy(VmemRegion from, VmemRegion to, std::uint64_t granules
   for (std::uint64_t i = trips * kCopiedAtOnce; i < registers; ++i) copy_register(i, {});
 }
 
-/// Row tiles of a part come one after the other, so what the last register of one takes too much
-/// the next one mends.
+/// Ranges of a part come one after the other, so what the last register of one takes too much the
+/// next one mends.
 void SequenceKernel::copy_part(VmemRegion whole, const Array& to) {
   const std::uint64_t all = granules(to.shape);
-  const std::uint64_t run = to.part.pitch == 0 ? all : static_cast<std::uint64_t>(to.row_granules);
+  const std::uint64_t run =
+      to.part.is_one_range() ? all : static_cast<std::uint64_t>(to.part.run * to.row_granules);
   std::int64_t from_granule = to.part.granule;
   for (std::uint64_t done = 0; done < all; done += run, from_granule += to.part.pitch) {
     copy(whole, to.region, run, std::int64_t{kRowsPerGranule} * from_granule,

@@ -327,24 +327,44 @@ Index ElementwiseKernel::buffer_rows(const hlo::Shape& shape, Index parity) {
   return multiply(builder_, parity, plan_.block * plan_.stream_rows(shape));
 }
 
-/// A DMA for each pitch of slices that are read in place, and for whole arrays (pitch 0); for each
-/// of results of some of the lanes.
+/// A block of a stream: one range, or one of each of its whole ranges.
+StridedBox ElementwiseKernel::box_of(const ArrayPart& part, const hlo::Shape& shape) const {
+  const bool is_one = part.is_one_range() || plan_.block <= part.run;
+  const std::int64_t run = is_one ? plan_.block : part.run;
+  return {static_cast<std::uint32_t>(plan_.stream_granules(shape, run)),
+          static_cast<std::uint32_t>(plan_.block / run),
+          static_cast<std::uint32_t>(is_one ? 0 : part.pitch)};
+}
+
+/// Of boxes that differ in nothing but how long their one range is, one is all.
+BoxDma& ElementwiseKernel::stream_dma(bool loads, const ArrayPart& part, const hlo::Shape& shape) {
+  const StridedBox box = box_of(part, shape);
+  const bool is_one = box.is_contiguous();
+  const StreamDma key{loads, is_one ? 0 : box.run, is_one ? 0 : box.hbm_stride};
+  const auto [found, is_new] = stream_dmas_.try_emplace(key);
+  if (is_new) found->second = BoxDma(builder_, loads, box);
+  return found->second;
+}
+
+/// Outside of the loop over the blocks.
 void ElementwiseKernel::make_dmas() {
   for (const Input& input : plan_.inputs) {
-    const std::int64_t pitch = input.part.pitch;
-    if (!input.is_stream() || load_dmas_.count(pitch) != 0) continue;
-    const StridedBox box{static_cast<std::uint32_t>(plan_.stream_granules(input.access.shape, 1)),
-                         static_cast<std::uint32_t>(plan_.block),
-                         static_cast<std::uint32_t>(pitch)};
-    load_dmas_[pitch] = BoxDma(builder_, true, box);
+    if (input.is_stream()) stream_dma(true, input.part, input.access.shape);
   }
   for (const Output& output : plan_.outputs) {
-    if (output.pitch == 0 || store_dmas_.count(output.pitch) != 0) continue;
-    const StridedBox box{static_cast<std::uint32_t>(plan_.stream_granules(output.shape, 1)),
-                         static_cast<std::uint32_t>(plan_.block),
-                         static_cast<std::uint32_t>(output.pitch)};
-    store_dmas_[output.pitch] = BoxDma(builder_, false, box);
+    if (output.kind == OutputKind::kStream) stream_dma(false, output.part, output.shape);
   }
+}
+
+/// Granules from the begin of a stream to that of a block.
+Index ElementwiseKernel::block_offset(const ArrayPart& part, const hlo::Shape& shape, Index block) {
+  const std::int64_t blocks = plan_.blocks_of_range(part);
+  if (blocks == 1) {
+    return multiply(builder_, block, plan_.stream_distance(part, shape, plan_.block));
+  }
+  return add(builder_, multiply(builder_, divide(builder_, block, blocks), part.pitch),
+             multiply(builder_, modulo(builder_, block, blocks),
+                      plan_.stream_granules(shape, plan_.block)));
 }
 
 /// Starts the loads of a block; the last one may be smaller.
@@ -356,8 +376,8 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     const Index at_block = input.repeated ? modulo(builder_, block, plan_.period) : block;
     const std::int64_t part = input.repeated ? plan_.block * plan_.period : plan_.row_tiles;
     const Index offset =
-        add(builder_, multiply(builder_, at_block, plan_.stream_distance(input, plan_.block)),
-            part_offset(input.sliced, plan_.stream_distance(input, part)))
+        add(builder_, block_offset(input.part, shape, at_block),
+            part_offset(input.sliced, plan_.stream_distance(input.part, shape, part)))
             .plus(input.part.granule + input.begin);
     ScalarOperand size = plan_.stream_granules(shape, row_tiles_of(block));
     if (rest > 0 && !block.is_constant()) {
@@ -366,7 +386,7 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     }
     const SReg from = builder_.add(operand_address(input.operand), to_operand(builder_, offset));
     const VmemAddress to = at(input.region, buffer_rows(shape, parity));
-    load_dmas_.at(input.part.pitch)
+    stream_dma(true, input.part, shape)
         .start(from, to, to_operand(builder_, parity.plus(load_flag_)), size);
   }
 }
@@ -374,22 +394,16 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
 void ElementwiseKernel::start_stores(Index block, Index parity) {
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
+    const hlo::Shape& shape = output.shape;
     const Index offset =
-        add(builder_, multiply(builder_, block, plan_.stream_distance(output, plan_.block)),
-            part_offset(output.sliced, plan_.stream_distance(output, plan_.row_tiles)))
-            .plus(output.begin);
-    if (output.pitch > 0) {
-      store_dmas_.at(output.pitch)
-          .start(builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
-                 at(output.region, buffer_rows(output.shape, parity)),
-                 to_operand(builder_, parity.plus(store_flag_)),
-                 plan_.stream_granules(output.shape, row_tiles_of(block)));
-      continue;
-    }
-    builder_.dma_out(at(output.region, buffer_rows(output.shape, parity)),
-                     builder_.add(operand_address(output.operand), to_operand(builder_, offset)),
-                     plan_.stream_granules(output.shape, row_tiles_of(block)),
-                     to_operand(builder_, parity.plus(store_flag_)));
+        add(builder_, block_offset(output.part, shape, block),
+            part_offset(output.sliced, plan_.stream_distance(output.part, shape, plan_.row_tiles)))
+            .plus(output.part.granule + output.begin);
+    const SReg to = builder_.add(operand_address(output.operand), to_operand(builder_, offset));
+    const VmemAddress from = at(output.region, buffer_rows(shape, parity));
+    stream_dma(false, output.part, shape)
+        .start(to, from, to_operand(builder_, parity.plus(store_flag_)),
+               plan_.stream_granules(shape, row_tiles_of(block)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,10 @@ class ElementwiseKernel {
   void load_residents();
   void emit_parts();
   void start_part_loads(Index part, Index buffer);
+  StridedBox box_of(const ArrayPart& part, const hlo::Shape& shape) const;
+  BoxDma& stream_dma(bool loads, const ArrayPart& part, const hlo::Shape& shape);
   void make_dmas();
+  Index block_offset(const ArrayPart& part, const hlo::Shape& shape, Index block);
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
   void spread_kept_column(const Input& input, const std::vector<int>& axes, Place& place,
@@ -185,7 +189,9 @@ class ElementwiseKernel {
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::uint32_t load_flag_ = 0, store_flag_ = 0, part_flag_ = 0;  ///< Of the first buffer.
   std::uint32_t part_store_flag_ = 0;
-  std::map<std::int64_t, BoxDma> load_dmas_, store_dmas_;  ///< By pitch.
+  /// Whether it loads, the granules of a range, and how far the next one is; 0: one range.
+  using StreamDma = std::tuple<bool, std::uint32_t, std::uint32_t>;
+  std::map<StreamDma, BoxDma> stream_dmas_;
   /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
   /// to, or values of straight code.
   struct RowSum {

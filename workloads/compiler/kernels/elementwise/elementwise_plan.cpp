@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "workloads/compiler/kernels/tiles/box_dma.h"
-
 namespace tpu::compiler {
 
 using hlo::HloOpcode;
@@ -89,13 +87,6 @@ bool PlanLimits::reduce(std::optional<PassKind> crowded) {
 std::int64_t ElementwisePlan::radix(int digit) const {
   return digit == 0 ? space.row_tiles()
                     : space.extents[static_cast<std::size_t>(axis_of_digit(digit))];
-}
-
-bool ElementwisePlan::has_distant_row_tiles() const {
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [](const Input& input) { return input.part.pitch > kLargestStride; }) ||
-         std::any_of(outputs.begin(), outputs.end(),
-                     [](const Output& output) { return output.pitch > kLargestStride; });
 }
 
 std::int64_t ElementwisePlan::stream_rows(const hlo::Shape& shape) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -105,7 +106,7 @@ struct ElementwisePlan {
     hlo::Shape shape;  ///< Of a part, when sliced.
     bool sliced = false;
     std::int64_t begin = 0;  ///< Granules of the array before the first part, or what is made.
-    std::int64_t pitch = 0;  ///< Streams: as those of an ArrayPart.
+    ArrayPart part;          ///< Streams: what is made of the array.
     OutputKind kind = OutputKind::kStream;
     ArrayAccess access;  ///< kStream, kRows (there in the 32-bit tiles of `staging`).
     int level = 0;       ///< Pass after which it is known.
@@ -193,17 +194,15 @@ struct ElementwisePlan {
   std::int64_t stream_rows(const hlo::Shape& shape) const;
   /// Granules of so many row tiles of a streamed array.
   std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
-  /// How far so many row tiles of a streamed input reach in HBM, in granules.
-  std::int64_t stream_distance(const Input& input, std::int64_t count) const {
-    return input.part.pitch > 0 ? count * input.part.pitch
-                                : stream_granules(input.access.shape, count);
+  /// How far so many row tiles of a stream, whole ranges of it, reach in HBM, in granules.
+  std::int64_t stream_distance(const ArrayPart& part, const hlo::Shape& shape,
+                               std::int64_t count) const {
+    return part.is_one_range() ? stream_granules(shape, count) : count / part.run * part.pitch;
   }
-  /// The same of a streamed output.
-  std::int64_t stream_distance(const Output& output, std::int64_t count) const {
-    return output.pitch > 0 ? count * output.pitch : stream_granules(output.shape, count);
+  /// Blocks of a range of a stream; 1: blocks have whole ranges.
+  std::int64_t blocks_of_range(const ArrayPart& part) const {
+    return std::max<std::int64_t>(1, part.run / block);
   }
-  /// Whether row tiles of a stream are further apart than a DMA can tell: each has its own.
-  bool has_distant_row_tiles() const;
 };
 
 /// Tiles that straight code works on at a time, at most.

@@ -106,6 +106,7 @@ class Planner {
 
  private:
   std::int64_t slice(hlo::Shape& shape, const std::vector<int>& axes, std::int64_t& begin) const;
+  bool begin_with_ranges(const ArrayPart& part, std::int64_t& begin) const;
   bool is_whole(const hlo::Shape& shape, const std::vector<int>& axes) const;
   /// Of the axis that is cut, of all kernels together.
   std::int64_t whole_extent(int axis) const { return graph_.space().extent(axis); }
@@ -142,6 +143,8 @@ class Planner {
   int level_of(int node) const;
   std::size_t operations() const;
   std::optional<Refusal> divide_period();
+  bool has_ranges(std::int64_t block) const;
+  std::optional<Refusal> fit_ranges(std::int64_t most);
   bool wants_lines() const;
   std::int64_t line_block() const;
   void gather_lines();
@@ -194,6 +197,17 @@ std::int64_t Planner::slice(hlo::Shape& shape, const std::vector<int>& axes,
   return 0;
 }
 
+/// Whether each part of the kernel has whole ranges of a stream; `begin` becomes the granules of
+/// those before the first one.
+bool Planner::begin_with_ranges(const ArrayPart& part, std::int64_t& begin) const {
+  if (part.is_one_range() || !plan_.is_cut()) return true;
+  const std::int64_t row_tiles = space_.majors() * space_.row_tiles();  // Of a part.
+  const std::int64_t before = row_tiles / plan_.part_extent() * plan_.first;
+  if (row_tiles % part.run != 0 || before % part.run != 0) return false;
+  begin = before / part.run * part.pitch;
+  return true;
+}
+
 /// Whether the array has the outermost axis whole, if it has it.
 bool Planner::is_whole(const hlo::Shape& shape, const std::vector<int>& axes) const {
   const int axis = plan_.cut_axis == kNoAxis ? outermost_axis(space_) : plan_.cut_axis;
@@ -240,6 +254,9 @@ std::optional<Refusal> Planner::find_inputs() {
     input.part = node.part;
     if (!(node.part == ArrayPart{}) && !input.is_stream()) {
       return refuse(shape, "expected a slice that is read in place to cover the results");
+    }
+    if (!begin_with_ranges(input.part, input.begin)) {
+      return refuse(shape, "expected parts of whole ranges of a slice that is read in place");
     }
     input.fixed = input.is_column() && !input.sliced && !input.access.needs_rows() &&
                   input.access.major_axes().empty();
@@ -473,8 +490,10 @@ std::optional<Refusal> Planner::find_outputs() {
         return refuse(output.shape, "expected the result in the layout of the operands");
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
-      output.begin += graph_.root_part(i).granule;
-      output.pitch = graph_.root_part(i).pitch;
+      output.part = graph_.root_part(i);
+      if (!begin_with_ranges(output.part, output.begin)) {
+        return refuse(output.shape, "expected parts of whole ranges of the result");
+      }
       plan_.outputs.push_back(std::move(output));
       continue;
     }
@@ -560,10 +579,12 @@ std::int64_t Planner::period_of(const ElementwisePlan::Input& input) const {
 void Planner::choose_shape() {
   plan_.flat = plan_.reductions.empty();
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    const bool is_plain = input.is_stream() && !input.repeated && input.part.pitch == 0;
+    const bool is_plain = input.is_stream() && !input.repeated && input.part.is_one_range();
     if (!is_plain && !input.fixed) plan_.flat = false;
   }
-  for (const ElementwisePlan::Output& output : plan_.outputs) plan_.flat &= output.pitch == 0;
+  for (const ElementwisePlan::Output& output : plan_.outputs) {
+    plan_.flat = plan_.flat && output.part.is_one_range();
+  }
   // The rows of a single row tile are the same in all of its tiles.
   const bool is_one_row_tile = !space_.linear && space_.majors() * space_.row_tiles() == 1;
   for (const ExpressionNode& node : graph_.nodes()) {
@@ -815,8 +836,7 @@ std::optional<Refusal> Planner::choose_block() {
     if (wants_lines() && ElementwisePlan::is_in_lanes(output)) ++slots;
   }
   const std::int64_t per_row_tile = streamed_bytes() + slots * kRegisterBytes;
-  std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room() / per_row_tile;
-  if (plan_.has_distant_row_tiles()) most = std::min<std::int64_t>(most, 1);
+  const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room() / per_row_tile;
   if (room() <= 0 || most < 1) {
     return refuse(
         graph_.space_shape(),
@@ -844,7 +864,42 @@ std::optional<Refusal> Planner::choose_block() {
   if (plan_.block < least_block()) shrink_groups(plan_.block);
   plan_.block -= plan_.block % least_block();
   if (wants_lines() && plan_.block >= line_block()) plan_.block -= plan_.block % line_block();
-  return plan_.period > 0 ? divide_period() : std::nullopt;
+  if (const auto refusal = plan_.period > 0 ? divide_period() : std::nullopt) return refusal;
+  return fit_ranges(std::min(most, plan_.row_tiles));
+}
+
+/// Whether blocks of so many row tiles have whole ranges, or equal parts of one, of each stream.
+/// What is further apart than a DMA can tell comes in several.
+bool Planner::has_ranges(std::int64_t block) const {
+  const auto are_whole = [&](const ArrayPart& part) {
+    if (part.is_one_range()) return true;
+    if (block % part.run == 0) return block == part.run || part.pitch <= kLargestStride;
+    return part.run % block == 0 && has_modulo(part.run / block, plan_.row_tiles / block);
+  };
+  return std::all_of(plan_.inputs.begin(), plan_.inputs.end(),
+                     [&](const auto& input) { return are_whole(input.part); }) &&
+         std::all_of(plan_.outputs.begin(), plan_.outputs.end(),
+                     [&](const auto& output) { return are_whole(output.part); });
+}
+
+/// Makes the block a smaller one that has ranges, or the next larger one that has room.
+std::optional<Refusal> Planner::fit_ranges(std::int64_t most) {
+  if (has_ranges(plan_.block)) return std::nullopt;
+  const std::int64_t wanted = plan_.block;
+  for (const bool whole_groups : {true, false}) {
+    if (!whole_groups) shrink_groups(1);
+    const std::int64_t least = least_block();
+    const auto fits = [&](std::int64_t block) { return block > 0 && has_ranges(block); };
+    std::int64_t less = wanted / least * least, more = less + least;
+    while (less > 0 && !fits(less)) less -= least;
+    while (more <= most && !fits(more)) more += least;
+    const bool is_known = less > 0 || more <= most;
+    if (!is_known || plan_.period > 0) continue;
+    plan_.block = more <= most && 2 * less < wanted ? more : less;
+    return std::nullopt;
+  }
+  return refuse(graph_.space_shape(),
+                "expected blocks of whole ranges of the slices that are read and written in place");
 }
 
 /// Whether groups write results along the rows in pieces of a line.

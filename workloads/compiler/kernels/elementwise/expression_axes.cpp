@@ -210,7 +210,7 @@ bool ExpressionGraph::split_lanes() {
   // Of a single row tile nothing says how far the next one is.
   const bool is_one_tile = space_.majors() * space_.row_tiles() == 1;
   for (const ExpressionNode& node : nodes_) {
-    const bool is_range = node.part.pitch == 0 || is_one_tile;
+    const bool is_range = node.part.is_one_range() || is_one_tile;
     const bool is_plain = is_range && node.part.lanes == 0 && node.shift.empty();
     if (!is_plain || node.opcode == hlo::HloOpcode::kSlice) return false;
     const bool stands_in_memory = node.opcode == hlo::HloOpcode::kParameter;
@@ -247,7 +247,7 @@ bool ExpressionGraph::split_lanes() {
   for (ExpressionNode& node : nodes) {
     for (int& operand : node.operands) operand = made[static_cast<std::size_t>(operand)];
     split(node.shape, node.axes);
-    node.part.pitch = 0;
+    node.part.run = node.part.pitch = 0;
     const bool is_of_lanes = node.opcode == hlo::HloOpcode::kIota && node.axis == lane_axis;
     node.axis = behind(node.axis);
     const bool reduces_lanes = std::find(node.reduced_axes.begin(), node.reduced_axes.end(),
@@ -316,7 +316,13 @@ bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
   const auto in_row_tile = [&](hlo::ElementType type) {
     ArrayPart part;
     part.granule = first == 0 ? 0 : static_cast<std::int64_t>(granules(tiled_row(type, first)));
+    part.run = 1;
     part.pitch = static_cast<std::int64_t>(granules(tiled_row(type, whole)));
+    return part;
+  };
+  const auto from = [](std::int64_t granule) {
+    ArrayPart part;
+    part.granule = granule;
     return part;
   };
   root_parts_.clear();
@@ -324,7 +330,7 @@ bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
     const std::vector<int>& axes = axes_of_root(i);
     hlo::Shape& shape = root_shapes_[i];
     const bool is_full = is_full_root(i) && space_.majors() * space_.row_tiles() > 1;
-    root_parts_.push_back(is_full ? in_row_tile(shape.type) : ArrayPart{before(shape, axes), 0, 0});
+    root_parts_.push_back(is_full ? in_row_tile(shape.type) : from(before(shape, axes)));
     shape = with_lanes(shape, axes, count);
   }
   for (ExpressionNode& node : nodes_) {
@@ -333,7 +339,10 @@ bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
     } else if (node.opcode == hlo::HloOpcode::kParameter && is_full(node)) {
       const ArrayPart part = in_row_tile(node.shape.type);
       node.part.granule += part.granule;
-      if (node.part.pitch == 0) node.part.pitch = part.pitch;
+      if (node.part.is_one_range()) {
+        node.part.run = part.run;
+        node.part.pitch = part.pitch;
+      }
     } else if (node.opcode == hlo::HloOpcode::kParameter) {
       node.begin = before(node.shape, node.axes);
     }

@@ -3,11 +3,9 @@
 #include <cstdint>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/ir/array_part.h"
 
 namespace tpu::compiler {
-
-/// Granules from one run of a DMA to the next: 16 bits of its descriptor.
-constexpr std::uint32_t kLargestStride = 0xffff;
 
 /// Moves a strided box between HBM and VMEM, or several at equal distances, one DMA each. A
 /// contiguous box needs no descriptor.
