@@ -86,6 +86,30 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
   return part;
 }
 
+std::vector<ArrayPart> parts_of_concatenation(const hlo::Computation& computation,
+                                              const hlo::HloInstruction& concatenate) {
+  if (concatenate.opcode != hlo::HloOpcode::kConcatenate) return {};
+  const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
+  hlo::HloInstruction slice;
+  slice.opcode = hlo::HloOpcode::kSlice;
+  slice.shape = computation.at(concatenate.operands.front()).shape;
+  hlo::SliceBounds bounds;
+  bounds.starts.assign(concatenate.shape.dimensions.size(), 0);
+  bounds.strides.assign(concatenate.shape.dimensions.size(), 1);
+  std::vector<ArrayPart> parts;
+  for (const hlo::InstructionId operand : concatenate.operands) {
+    const hlo::Shape& shape = computation.at(operand).shape;
+    const bool is_same =
+        shape.dimensions == slice.shape.dimensions && shape.layout == slice.shape.layout;
+    slice.slice = bounds;
+    const std::optional<ArrayPart> part = part_of_slice(concatenate.shape, slice);
+    if (!is_same || !part || part->lanes > 0) return {};
+    parts.push_back(*part);
+    bounds.starts[dimension] += shape.dimensions[dimension];
+  }
+  return parts;
+}
+
 int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order) {
   int innermost = -1;
   for (std::size_t i = 0; i < order.size(); ++i) {

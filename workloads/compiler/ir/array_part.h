@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/graph/graph.h"
@@ -30,6 +31,12 @@ struct ArrayPart {
 /// tile: lanes are cut in whole tiles or, of 32 bits, inside of one; other dimensions where what is
 /// left are ranges at one distance. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
+
+/// Where the operands of a concatenation stand in it: parts of one shape that are made of whole row
+/// tiles, as those of slices are. Empty where they are not. A kernel that computes them writes them
+/// to their places.
+std::vector<ArrayPart> parts_of_concatenation(const hlo::Computation& computation,
+                                              const hlo::HloInstruction& concatenate);
 
 /// Where in an order the innermost dimension stands of which a part takes less than the array has;
 /// -1: none.

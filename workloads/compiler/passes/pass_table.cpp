@@ -40,6 +40,7 @@
 #include "workloads/compiler/passes/expand/word_types.h"
 #include "workloads/compiler/passes/fuse/bucket_phases.h"
 #include "workloads/compiler/passes/fuse/collectives.h"
+#include "workloads/compiler/passes/fuse/concatenations_in_place.h"
 #include "workloads/compiler/passes/fuse/copy_sequences.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
@@ -460,6 +461,14 @@ std::vector<Pass> kernel_rows() {
       {"widen", stage, on_module<widen>, {Fact::kFused, Fact::kLayouts}, {}, {Fact::kStoredTypes}},
       {"part_large_fusions", stage, with_target<part_large_fusions>, {Fact::kStoredTypes}, {}},
       {"join_small_kernels", stage, run_join_small_kernels, {Fact::kStoredTypes}, scheduled},
+      {"write_concatenations_in_place",
+       stage,
+       on_module<write_concatenations_in_place>,
+       {Fact::kStoredTypes},
+       {Fact::kScheduled},
+       {},
+       {},
+       {"join_small_kernels"}},
       {"join_moves",
        stage,
        with_target<join_moves>,

@@ -116,7 +116,7 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
     for (Input& input : plan_.inputs) input.region = *region++;
     for (Output& output : plan_.outputs) output.region = *region++;
   } else {
-    const int addresses = operand_count_ + static_cast<int>(plan_.outputs.size());
+    const int addresses = operand_count_ + static_cast<int>(graph_.result_count());
     address_words_ = builder_.allocate_smem(static_cast<std::uint32_t>(addresses));
     for (int i = 0; i < addresses; ++i) {
       builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i), builder_.operand(i));
@@ -348,23 +348,53 @@ BoxDma& ElementwiseKernel::stream_dma(bool loads, const ArrayPart& part, const h
 
 /// Outside of the loop over the blocks.
 void ElementwiseKernel::make_dmas() {
+  const auto prepare = [this](bool loads, const ArrayPart& part, const hlo::Shape& shape) {
+    stream_dma(loads, part, shape);
+    if (plan_.blocks_of_range(part) == 1) return;
+    BlockWalk& walk = walks_[walk_key(loads, part, shape)];
+    walk.offset = builder_.scalar_variable(0);
+    walk.left = builder_.scalar_variable(0);
+  };
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream()) stream_dma(true, input.part, input.access.shape);
+    if (input.is_stream()) prepare(true, input.part, input.access.shape);
   }
   for (const Output& output : plan_.outputs) {
-    if (output.kind == OutputKind::kStream) stream_dma(false, output.part, output.shape);
+    if (output.kind == OutputKind::kStream) prepare(false, output.part, output.shape);
+  }
+}
+
+ElementwiseKernel::WalkKey ElementwiseKernel::walk_key(bool loads, const ArrayPart& part,
+                                                       const hlo::Shape& shape) const {
+  return {loads, plan_.blocks_of_range(part), part.pitch,
+          plan_.stream_granules(shape, plan_.block)};
+}
+
+void ElementwiseKernel::begin_walks() {
+  for (auto& [key, walk] : walks_) {
+    builder_.set(walk.offset, 0);
+    builder_.set(walk.left, std::get<1>(key));
+  }
+}
+
+/// To the block behind the one whose loads, or stores, have begun.
+void ElementwiseKernel::advance_walks(bool loads) {
+  for (auto& [key, walk] : walks_) {
+    const auto& [is_of_loads, blocks, pitch, granules] = key;
+    if (is_of_loads != loads) continue;
+    const SReg left = builder_.get(walk.left);
+    const PReg is_last = builder_.equal(left, 1);
+    const SReg step = builder_.select(is_last, pitch - (blocks - 1) * granules, granules);
+    builder_.set(walk.offset, builder_.add(builder_.get(walk.offset), step));
+    builder_.set(walk.left, builder_.select(is_last, blocks, builder_.sub(left, 1)));
   }
 }
 
 /// Granules from the begin of a stream to that of a block.
-Index ElementwiseKernel::block_offset(const ArrayPart& part, const hlo::Shape& shape, Index block) {
-  const std::int64_t blocks = plan_.blocks_of_range(part);
-  if (blocks == 1) {
-    return multiply(builder_, block, plan_.stream_distance(part, shape, plan_.block));
-  }
-  return add(builder_, multiply(builder_, divide(builder_, block, blocks), part.pitch),
-             multiply(builder_, modulo(builder_, block, blocks),
-                      plan_.stream_granules(shape, plan_.block)));
+Index ElementwiseKernel::block_offset(bool loads, const ArrayPart& part, const hlo::Shape& shape,
+                                      Index block) {
+  const auto walk = walks_.find(walk_key(loads, part, shape));
+  if (walk != walks_.end()) return {builder_.get(walk->second.offset), 0};
+  return multiply(builder_, block, plan_.stream_distance(part, shape, plan_.block));
 }
 
 /// Starts the loads of a block; the last one may be smaller.
@@ -376,7 +406,7 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     const Index at_block = input.repeated ? modulo(builder_, block, plan_.period) : block;
     const std::int64_t part = input.repeated ? plan_.block * plan_.period : plan_.row_tiles;
     const Index offset =
-        add(builder_, block_offset(input.part, shape, at_block),
+        add(builder_, block_offset(true, input.part, shape, at_block),
             part_offset(input.sliced, plan_.stream_distance(input.part, shape, part)))
             .plus(input.part.granule + input.begin);
     ScalarOperand size = plan_.stream_granules(shape, row_tiles_of(block));
@@ -389,6 +419,7 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     stream_dma(true, input.part, shape)
         .start(from, to, to_operand(builder_, parity.plus(load_flag_)), size);
   }
+  advance_walks(true);
 }
 
 void ElementwiseKernel::start_stores(Index block, Index parity) {
@@ -396,7 +427,7 @@ void ElementwiseKernel::start_stores(Index block, Index parity) {
     if (output.kind != OutputKind::kStream) continue;
     const hlo::Shape& shape = output.shape;
     const Index offset =
-        add(builder_, block_offset(output.part, shape, block),
+        add(builder_, block_offset(false, output.part, shape, block),
             part_offset(output.sliced, plan_.stream_distance(output.part, shape, plan_.row_tiles)))
             .plus(output.part.granule + output.begin);
     const SReg to = builder_.add(operand_address(output.operand), to_operand(builder_, offset));
@@ -405,6 +436,7 @@ void ElementwiseKernel::start_stores(Index block, Index parity) {
         .start(to, from, to_operand(builder_, parity.plus(store_flag_)),
                plan_.stream_granules(shape, row_tiles_of(block)));
   }
+  advance_walks(false);
 }
 
 /// A block with a constant number may be the smaller last one.
@@ -418,6 +450,7 @@ void ElementwiseKernel::emit_blocks() {
     compute_block({}, plan_.row_tiles);
     return;
   }
+  begin_walks();
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
   load.granules = [this](Index block) { return loaded_granules(row_tiles_of(block)); };

@@ -64,7 +64,12 @@ class ElementwiseKernel {
   StridedBox box_of(const ArrayPart& part, const hlo::Shape& shape) const;
   BoxDma& stream_dma(bool loads, const ArrayPart& part, const hlo::Shape& shape);
   void make_dmas();
-  Index block_offset(const ArrayPart& part, const hlo::Shape& shape, Index block);
+  /// Whether it loads, blocks of a range, the distance of ranges and the granules of a block.
+  using WalkKey = std::tuple<bool, std::int64_t, std::int64_t, std::int64_t>;
+  WalkKey walk_key(bool loads, const ArrayPart& part, const hlo::Shape& shape) const;
+  void begin_walks();
+  void advance_walks(bool loads);
+  Index block_offset(bool loads, const ArrayPart& part, const hlo::Shape& shape, Index block);
   Index part_offset(bool sliced, std::int64_t granules);
   void spread_columns_once();
   void spread_kept_column(const Input& input, const std::vector<int>& axes, Place& place,
@@ -192,6 +197,12 @@ class ElementwiseKernel {
   /// Whether it loads, the granules of a range, and how far the next one is; 0: one range.
   using StreamDma = std::tuple<bool, std::uint32_t, std::uint32_t>;
   std::map<StreamDma, BoxDma> stream_dmas_;
+  /// Where the next block of streams begins whose ranges have several, in granules, and how many
+  /// blocks of its range are left.
+  struct BlockWalk {
+    SVariable offset, left;
+  };
+  std::map<WalkKey, BlockWalk> walks_;
   /// Sums along lanes of the rows at hand, reduction by reduction: what a loop over lane tiles adds
   /// to, or values of straight code.
   struct RowSum {

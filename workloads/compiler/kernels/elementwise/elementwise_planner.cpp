@@ -144,7 +144,7 @@ class Planner {
   std::size_t operations() const;
   std::optional<Refusal> divide_period();
   bool has_ranges(std::int64_t block) const;
-  std::optional<Refusal> fit_ranges(std::int64_t most);
+  void fit_ranges(std::int64_t most);
   bool wants_lines() const;
   std::int64_t line_block() const;
   void gather_lines();
@@ -476,7 +476,7 @@ std::optional<Refusal> Planner::find_outputs() {
     ElementwisePlan::Output output;
     output.node = graph_.roots()[i];
     output.shape = graph_.root_shapes()[i];
-    output.operand = operand_count_ + static_cast<int>(i);
+    output.operand = operand_count_ + static_cast<int>(graph_.root_result(i));
     output.level = level_of(output.node);
     if (output.shape.dimensions == graph_.space_shape().dimensions) {
       std::vector<int> axes(output.shape.dimensions.size());
@@ -491,6 +491,9 @@ std::optional<Refusal> Planner::find_outputs() {
       }
       plan_.last_level = std::max(plan_.last_level, output.level);
       output.part = graph_.root_part(i);
+      if (limits_.whole_arrays && !(output.part == ArrayPart{})) {
+        return refuse(output.shape, "expected results that are whole arrays");
+      }
       if (!begin_with_ranges(output.part, output.begin)) {
         return refuse(output.shape, "expected parts of whole ranges of the result");
       }
@@ -864,8 +867,9 @@ std::optional<Refusal> Planner::choose_block() {
   if (plan_.block < least_block()) shrink_groups(plan_.block);
   plan_.block -= plan_.block % least_block();
   if (wants_lines() && plan_.block >= line_block()) plan_.block -= plan_.block % line_block();
-  if (const auto refusal = plan_.period > 0 ? divide_period() : std::nullopt) return refusal;
-  return fit_ranges(std::min(most, plan_.row_tiles));
+  if (plan_.period > 0) return divide_period();
+  fit_ranges(std::min(most, plan_.row_tiles));
+  return std::nullopt;
 }
 
 /// Whether blocks of so many row tiles have whole ranges, or equal parts of one, of each stream.
@@ -874,7 +878,7 @@ bool Planner::has_ranges(std::int64_t block) const {
   const auto are_whole = [&](const ArrayPart& part) {
     if (part.is_one_range()) return true;
     if (block % part.run == 0) return block == part.run || part.pitch <= kLargestStride;
-    return part.run % block == 0 && has_modulo(part.run / block, plan_.row_tiles / block);
+    return part.run % block == 0;
   };
   return std::all_of(plan_.inputs.begin(), plan_.inputs.end(),
                      [&](const auto& input) { return are_whole(input.part); }) &&
@@ -883,23 +887,18 @@ bool Planner::has_ranges(std::int64_t block) const {
 }
 
 /// Makes the block a smaller one that has ranges, or the next larger one that has room.
-std::optional<Refusal> Planner::fit_ranges(std::int64_t most) {
-  if (has_ranges(plan_.block)) return std::nullopt;
+void Planner::fit_ranges(std::int64_t most) {
   const std::int64_t wanted = plan_.block;
-  for (const bool whole_groups : {true, false}) {
-    if (!whole_groups) shrink_groups(1);
+  for (const bool may_shrink : {false, true}) {
+    if (has_ranges(plan_.block)) return;
+    if (may_shrink) shrink_groups(1);
     const std::int64_t least = least_block();
-    const auto fits = [&](std::int64_t block) { return block > 0 && has_ranges(block); };
     std::int64_t less = wanted / least * least, more = less + least;
-    while (less > 0 && !fits(less)) less -= least;
-    while (more <= most && !fits(more)) more += least;
-    const bool is_known = less > 0 || more <= most;
-    if (!is_known || plan_.period > 0) continue;
-    plan_.block = more <= most && 2 * less < wanted ? more : less;
-    return std::nullopt;
+    while (less > 0 && !has_ranges(less)) less -= least;
+    while (more <= most && !has_ranges(more)) more += least;
+    if (less > 0) plan_.block = less;
+    if (more <= most && 2 * less < wanted) plan_.block = more;
   }
-  return refuse(graph_.space_shape(),
-                "expected blocks of whole ranges of the slices that are read and written in place");
 }
 
 /// Whether groups write results along the rows in pieces of a line.
@@ -936,7 +935,7 @@ void Planner::shrink_groups(std::int64_t most) {
 std::optional<Refusal> Planner::divide_period() {
   const std::int64_t matrix = plan_.period;
   plan_.block = std::min(plan_.block, matrix);
-  while (matrix % plan_.block != 0) --plan_.block;
+  while (matrix % plan_.block != 0 || !has_ranges(plan_.block)) --plan_.block;
   for (std::int64_t most = plan_.block; plan_.block % least_block() != 0; --most) {
     shrink_groups(most);
   }

@@ -76,6 +76,7 @@ bool ExpressionGraph::join_outermost_axes() {
   }
   for (std::size_t i = 0; i < roots_.size(); ++i) {
     if (!joins(root_shapes_[i], axes_of_root(i), outer, inner)) return false;
+    if (!(root_parts_[i] == ArrayPart{})) return false;
   }
   if (!joins(space_shape_, space_axes_, outer, inner)) return false;
 
@@ -220,6 +221,7 @@ bool ExpressionGraph::split_lanes() {
   for (std::size_t i = 0; i < roots_.size(); ++i) {
     root_axes.push_back(axes_of_root(i));
     if (!has_parts_of_lanes(root_shapes_[i], root_axes.back())) return false;
+    if (!(root_parts_[i] == ArrayPart{})) return false;
   }
   const std::int64_t lanes = space_.lanes();
   const int lane_axis = space_.lane_axis(), part = is_covered ? space_.row_axis() : 0;
@@ -289,6 +291,7 @@ bool ExpressionGraph::makes_lanes_alone() const {
     }
   }
   for (std::size_t i = 0; i < roots_.size(); ++i) {
+    if (!(root_parts_[i] == ArrayPart{})) return false;
     if (is_full_root(i)) continue;
     const std::vector<int>& axes = axes_of_root(i);
     const std::size_t lanes = dimension_along(axes, space_.lane_axis());

@@ -169,11 +169,33 @@ ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computati
   const hlo::HloInstruction& root = fused_.at(fused_.root);
   std::vector<hlo::InstructionId> results{fused_.root};
   if (root.opcode == HloOpcode::kTuple) results = root.operands;
-  for (hlo::InstructionId result : results) {
-    const std::vector<int> axes = root_axes(result);
-    roots_.push_back(visit(result, axes));
-    root_shapes_.push_back(widened(fused_.at(result).shape, axes));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const hlo::HloInstruction& result = fused_.at(results[i]);
+    const std::vector<ArrayPart> parts = parts_made_of(result);
+    if (parts.empty()) add_root(result.id, i, {});
+    for (std::size_t k = 0; k < parts.size(); ++k) add_root(result.operands[k], i, parts[k]);
   }
+}
+
+void ExpressionGraph::add_root(hlo::InstructionId value, std::size_t result,
+                               const ArrayPart& part) {
+  const std::vector<int> axes = root_axes(value);
+  roots_.push_back(visit(value, axes));
+  root_shapes_.push_back(widened(fused_.at(value).shape, axes));
+  root_parts_.push_back(part);
+  root_results_.push_back(result);
+}
+
+/// Of a concatenation whose operands are written to their places; none for other results. One of
+/// operands of the kernel alone moves them by shifts.
+std::vector<ArrayPart> ExpressionGraph::parts_made_of(const hlo::HloInstruction& result) const {
+  const auto is_given = [this](hlo::InstructionId operand) {
+    return fused_.at(operand).opcode == HloOpcode::kParameter;
+  };
+  const std::vector<hlo::InstructionId>& operands = result.operands;
+  if (result.opcode != HloOpcode::kConcatenate) return {};
+  if (std::any_of(operands.begin(), operands.end(), is_given)) return {};
+  return parts_of_concatenation(fused_, result);
 }
 
 void ExpressionGraph::refuse(const hlo::HloInstruction& instruction, const std::string& why) const {
@@ -205,6 +227,7 @@ void ExpressionGraph::choose_space() {
   if (anchor == nullptr) {
     anchor = &fused_.at(fused_.root);
     if (anchor->opcode == HloOpcode::kTuple) anchor = &fused_.at(anchor->operands.front());
+    if (!parts_made_of(*anchor).empty()) anchor = &fused_.at(anchor->operands.front());
   }
   space_shape_ = anchor->shape;
   if (space_shape_.layout.minor_to_major.empty()) {

@@ -74,7 +74,8 @@ struct ExpressionNode {
 /// Slices of parameters are parameters of which a part is read. A pad, a concatenation or a slice
 /// of any values that moves lanes of a single tile is made of values turned in their lanes, and
 /// selections by position; any other one of parameters is made of parameters that are read
-/// elsewhere.
+/// elsewhere. A result that is a concatenation of computed values in whole tiles has a root for
+/// each of them.
 ///
 /// The space is that of the reductions' operands where there are any, else that of the results.
 /// They lie in the same tiles: the space has the lanes of the widest, and so has the shape of each
@@ -110,9 +111,10 @@ class ExpressionGraph {
   /// of memory.
   bool take_lanes(std::int64_t first, std::int64_t count);
   /// Where what is made of a root stands in its array.
-  ArrayPart root_part(std::size_t root) const {
-    return root_parts_.empty() ? ArrayPart{} : root_parts_[root];
-  }
+  const ArrayPart& root_part(std::size_t root) const { return root_parts_[root]; }
+  /// Which result its array is; several roots may be parts of one.
+  std::size_t root_result(std::size_t root) const { return root_results_[root]; }
+  std::size_t result_count() const { return root_results_.back() + 1; }
   /// The same with reductions along rows of which there is one tile as operations on its register,
   /// where operations of the kernel use them and no smaller result hangs on them.
   void combine_rows_in_tiles();
@@ -121,6 +123,8 @@ class ExpressionGraph {
   std::vector<int> below(const std::vector<int>& ids) const;
 
  private:
+  void add_root(hlo::InstructionId value, std::size_t result, const ArrayPart& part);
+  std::vector<ArrayPart> parts_made_of(const hlo::HloInstruction& result) const;
   void choose_space();
   void widen_space();
   hlo::Shape widened(hlo::Shape shape, const std::vector<int>& axes) const;
@@ -170,7 +174,8 @@ class ExpressionGraph {
   std::vector<ExpressionNode> nodes_;
   std::vector<int> roots_;
   std::vector<hlo::Shape> root_shapes_;
-  std::vector<ArrayPart> root_parts_;  ///< Of roots of some of the lanes; empty: all are whole.
+  std::vector<ArrayPart> root_parts_;
+  std::vector<std::size_t> root_results_;
   std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
 };
 
