@@ -79,5 +79,39 @@ TEST(LargeFusions, ResultsThatDoNotFitTogetherHaveKernelsOfTheirOwn) {
   }
 }
 
+/// Counts of a vector that VMEM does not hold, as integers: the lanes are cut in tiles, whose sums
+/// are complete with the last one.
+TEST(LargeFusions, WhatReadsSumsHasAKernelOfItsOwnWhereTheseAreCut) {
+  const std::string all = "[256,1000000]{1,0:T(8,128)}";
+  hlo::Module module = hlo::read_hlo_text(
+      "counts.hlo",
+      "HloModule c\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] "
+      "add(a, b)\n}\ninside {\n  x = s32[1000000]{0:T(1024)} parameter(0)\n  zero = f32[] "
+      "constant(0)\n  i = s32" +
+          all + " iota(), iota_dimension=0\n  w = s32" + all +
+          " broadcast(x), dimensions={1}\n  p = pred" + all +
+          " compare(i, w), direction=EQ\n  f = f32" + all +
+          " convert(p)\n  s = f32[256]{0:T(1024)} reduce(f, zero), dimensions={1}, "
+          "to_apply=sum\n  ROOT r = s32[256]{0:T(1024)} convert(s)\n}\nENTRY main {\n  x = "
+          "s32[1000000]{0:T(1024)} parameter(0)\n  ROOT f = s32[256]{0:T(1024)} fusion(x), "
+          "kind=kInput, calls=inside\n}\n");
+  hlo::Module roomy = module;
+  compiler::Target target;
+  compiler::part_large_fusions(roomy, target);
+  EXPECT_EQ(fusions_of(roomy).size(), 1U);
+
+  target.vmem_bytes = 2 << 20;
+  compiler::part_large_fusions(module, target);
+  const std::vector<HloInstruction> parts = fusions_of(module);
+  ASSERT_EQ(parts.size(), 2U);
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_EQ(parts[1].id, entry.root);
+  EXPECT_EQ(parts[1].operands, std::vector<hlo::InstructionId>{parts[0].id});
+  EXPECT_EQ(parts[0].shape.type, hlo::ElementType::kF32);
+  for (const HloInstruction& part : parts) {
+    EXPECT_TRUE(compiler::has_elementwise_kernel(module, entry, part, target)) << part.name;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test::large_fusions_test

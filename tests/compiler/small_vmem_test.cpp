@@ -73,6 +73,20 @@ TEST(SmallVmem, SlicesOfLongRowsAreReadInRangesOfLanes) {
       "f32[16,20000] exponential(z)\n  ROOT r = f32[16,20000] multiply(m, e)\n");
 }
 
+/// What is made of places and a vector of 1.2 MB stands nowhere: bins lie in the rows, the numbers
+/// that are counted in the lanes, which are cut. The counts become integers in a kernel of their
+/// own.
+TEST(SmallVmem, ALongVectorIsCountedInParts) {
+  // 2,341 tiles of lanes, a prime number: most of them, then the rest.
+  const std::string counted =
+      "  x = s32[299600] parameter(0)\n  k = s32[] constant(31)\n  m = s32[299600] broadcast(k), "
+      "dimensions={}\n  n = s32[299600] and(x, m)\n  i = s32[24,299600] iota(), "
+      "iota_dimension=0\n  w = s32[24,299600] broadcast(n), dimensions={1}\n  p = pred[24,299600] "
+      "compare(i, w), direction=EQ\n  f = f32[24,299600] convert(p)\n  zero = f32[] "
+      "constant(0)\n  c = f32[24] reduce(f, zero), dimensions={1}, to_apply=add\n";
+  expect_right(counted + "  ROOT r = s32[24] convert(c)\n");
+}
+
 /// Sums of three rows with 60 matrices outside, which are no multiple of eight: no kernel makes
 /// them part by part, so they lie otherwise.
 TEST(SmallVmem, SumsThatCannotBeCutLieOtherwise) {

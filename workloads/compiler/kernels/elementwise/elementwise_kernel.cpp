@@ -46,13 +46,13 @@ void ElementwiseKernel::emit(const std::vector<VmemRegion>& regions) {
   allocate(regions);
   load_residents();
   spread_columns_once();
-  clear_accumulators(false);
+  if (plan_.begins) clear_accumulators(false);
   if (!plan_.is_cut()) {
     emit_blocks();
   } else {
     emit_parts();
   }
-  write_results(false);
+  if (plan_.ends) write_results(false);
 }
 
 /// Results of a part leave while the next one is worked on.
@@ -122,6 +122,7 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
       builder_.store_smem(address_words_ + static_cast<std::uint32_t>(i), builder_.operand(i));
     }
   }
+  allocate_sums_that_go_on();
   bool loads_packed = false, stores_packed = false;
   for (Input& input : plan_.inputs) {
     loads_packed |= is_packed(input.access.shape);
@@ -137,7 +138,7 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
     emitter_.set_dependence(reduction.node, {reduction.lanes_kept, rows, !rows, !rows});
     if (reduction.along_lanes) {
       reduction.slots = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * plan_.block));
-    } else {
+    } else if (!goes_on(reduction)) {
       reduction.accumulators =
           builder_.allocate_vmem(static_cast<std::uint64_t>(8 * reduction.registers));
     }
@@ -166,6 +167,15 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
     const bool is_cut = plan_.is_cut_digit(i);
     block_digits_.push_back(builder_.scalar_variable(is_cut ? plan_.first : 0));
     digits_.push_back(builder_.scalar_variable(0));
+  }
+}
+
+/// In the kernels of all ranges at the same place: before what depends on the range.
+void ElementwiseKernel::allocate_sums_that_go_on() {
+  for (Reduction& reduction : plan_.reductions) {
+    if (!goes_on(reduction)) continue;
+    reduction.accumulators =
+        builder_.allocate_vmem(static_cast<std::uint64_t>(8 * reduction.registers));
   }
 }
 

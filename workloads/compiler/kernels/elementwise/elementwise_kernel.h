@@ -55,6 +55,11 @@ class ElementwiseKernel {
   using OutputKind = ElementwisePlan::OutputKind;
 
   void allocate(const std::vector<VmemRegion>& regions);
+  /// Whether another kernel begins or ends the sum.
+  bool goes_on(const Reduction& reduction) const {
+    return !(plan_.begins && plan_.ends) && !reduction.along_lanes && !reduction.sliced;
+  }
+  void allocate_sums_that_go_on();
   void allocate_input(Input& input);
   void allocate_output(Output& output);
   void allocate_flags();

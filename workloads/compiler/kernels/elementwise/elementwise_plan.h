@@ -132,6 +132,9 @@ struct ElementwisePlan {
   std::int64_t parts = 1;
   /// The first element of the cut axis, where another kernel has those before.
   std::int64_t first = 0;
+  /// Sums along the cut axis begin with this kernel, and are complete with it; else another one
+  /// before, or behind, it has its share of them.
+  bool begins = true, ends = true;
   /// What is there of each sliced input: of the part at hand and of the next one, which is on its
   /// way meanwhile; or of one part, whose work waits for it.
   std::int64_t part_buffers = 1;

@@ -330,9 +330,6 @@ std::optional<Refusal> Planner::find_reductions() {
     reduction.sliced = !reduction.along_lanes && plan_.cut_axis != kNoAxis &&
                        std::find(reduced.begin(), reduced.end(), plan_.cut_axis) == reduced.end();
     keep_axes(reduction, node);
-    if (plan_.is_cut() && is_range() && contains(reduced, plan_.cut_axis)) {
-      return refuse(node.shape, "expected no sum along the axis of which this is a range");
-    }
     if (reduction.integer && !reduction.lanes_kept) {
       return refuse(node.shape, "reductions along the minor dimension add fp32 only");
     }
@@ -1042,6 +1039,7 @@ OrRefusal<std::vector<ElementwisePlan>> find_elementwise_plans(const ExpressionG
     };
     OrRefusal<ElementwisePlan> most = plan(part, range), last = plan(rest.count, rest);
     if (most && last) {
+      most->ends = last->begins = false;
       return std::vector<ElementwisePlan>{std::move(most).value(), std::move(last).value()};
     }
   }

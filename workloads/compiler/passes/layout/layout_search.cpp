@@ -21,6 +21,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layout/standing_arrays.h"
 
 namespace tpu::compiler {
 
@@ -56,6 +57,7 @@ struct Group {
   DimensionOrder order;
   bool is_fixed = false;
   bool has_product = false;          ///< One of them is the result of a dot.
+  bool stands_nowhere = false;       ///< Kernels compute the arrays where they need them.
   std::vector<InstructionId> parts;  ///< Dynamic slices and updates in it.
 };
 
@@ -109,7 +111,7 @@ class LayoutSearch {
   double registers_of_sums(InstructionId reduce, const DimensionOrder& whole);
   bool are_of_rows(InstructionId reduce, const DimensionOrder& whole) const;
   bool sums_fit(InstructionId reduce, const DimensionOrder& whole);
-  bool rows_fit(InstructionId id, const DimensionOrder& whole) const;
+  bool rows_fit(InstructionId id, const DimensionOrder& whole);
   bool meets_product(InstructionId broadcast) const;
   Group& group(InstructionId id) {
     return groups_[static_cast<std::size_t>(group_of_[static_cast<std::size_t>(id)])];
@@ -249,7 +251,7 @@ void LayoutSearch::make_groups() {
     InstructionId& mine = number[static_cast<std::size_t>(representative(id))];
     if (mine < 0) {
       mine = static_cast<InstructionId>(groups_.size());
-      groups_.push_back({{}, {}, row_major(shape(id).rank()), false, false, {}});
+      groups_.push_back({{}, {}, row_major(shape(id).rank()), false, false, false, {}});
     }
     Group& group = groups_[static_cast<std::size_t>(mine)];
     group.arrays.push_back(id);
@@ -262,6 +264,9 @@ void LayoutSearch::make_groups() {
     group.has_product |= instruction.opcode == HloOpcode::kDot;
     if (is_dynamic_part(instruction.opcode)) group.parts.push_back(id);
     traffic_[static_cast<std::size_t>(id)] = accesses(instruction);
+  }
+  for (Group& group : groups_) {
+    group.stands_nowhere = stand_nowhere(computation_, users_, group.arrays);
   }
   for (std::size_t i = 0; i < number.size(); ++i) {
     const InstructionId id = static_cast<InstructionId>(i);
@@ -602,11 +607,11 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
 
 /// Whether eight rows of the array, and of another one, fit VMEM twice, where a kernel has to go
 /// through whole rows: for its sums, and for what is not the same in all lanes. Of eight rows or
-/// fewer it cuts the lanes.
-bool LayoutSearch::rows_fit(InstructionId id, const DimensionOrder& whole) const {
+/// fewer, and of arrays that stand nowhere, it cuts the lanes.
+bool LayoutSearch::rows_fit(InstructionId id, const DimensionOrder& whole) {
   constexpr double kBuffers = 4;
   const auto rows = static_cast<std::size_t>(whole[whole.size() - 2]);
-  if (shape(id).dimensions[rows] <= isa::kSublanes) return true;
+  if (shape(id).dimensions[rows] <= isa::kSublanes || group(id).stands_nowhere) return true;
   const auto& readers = users_[static_cast<std::size_t>(id)];
   const HloInstruction& instruction = at(id);
   const bool varies =
