@@ -348,14 +348,14 @@ TEST(Reduce, TilesThatNoPartsDivideAreGoneThroughInTwoRanges) {
   }
 }
 
-// A sum of all elements would be that of each range.
-TEST(Reduce, SumsAlongTheTilesOfARangeAreRefused) {
+// A sum of all elements goes on in the kernel of the rest.
+TEST(Reduce, SumsAlongTheTilesOfARangeGoOnInTheRest) {
   FusedGraph test;
   test.set_layout({1, 0});
   const Tensor x = test.input(ElementType::kF32, {3, 640001}, -2, 2);
   const std::vector<Tensor> results{test.graph.reduce_sum(x, {0}), test.graph.reduce_max(x, {0}),
                                     test.graph.reduce_sum(x, {0, 1})};
-  EXPECT_THROW(test.check(results, kSums), WorkloadError);
+  test.check(results, kSums);
 }
 
 // Sums over a few matrices of long lanes, which do not fit VMEM, are made for a range of the lanes

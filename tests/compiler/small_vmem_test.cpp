@@ -87,6 +87,19 @@ TEST(SmallVmem, ALongVectorIsCountedInParts) {
   expect_right(counted + "  ROOT r = s32[24] convert(c)\n");
 }
 
+/// What two features share takes 480 KiB of each of a few volumes: it comes volume by volume. The
+/// sums of all volumes and features are one tile, which is complete with the last.
+TEST(SmallVmem, SumsOfPartsThatShareATileAreKeptToTheEnd) {
+  for (const std::string n : {"4", "5"}) {
+    const std::string all = "f32[" + n + ",30,2,30,30]", shared = "f32[" + n + ",30,30,30]";
+    expect_right("  x = " + all + " parameter(0)\n  m = " + shared +
+                 " parameter(1)\n  zero = f32[] constant(0)\n  b = " + all +
+                 " broadcast(m), dimensions={0,1,3,4}\n  d = " + all +
+                 " subtract(x, b)\n  e = " + all + " multiply(d, x)\n  ROOT s = f32[" + n +
+                 ",2] reduce(e, zero), dimensions={1,3,4}, to_apply=add\n");
+  }
+}
+
 /// Sums of three rows with 60 matrices outside, which are no multiple of eight: no kernel makes
 /// them part by part, so they lie otherwise.
 TEST(SmallVmem, SumsThatCannotBeCutLieOtherwise) {

@@ -34,11 +34,13 @@ constexpr std::int64_t kMostRanges = 16;
 
 /// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
 /// smaller parts; where it has no room for rows of lanes, one with those cut in tiles.
-ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
-                             const Target& target) {
+ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count, const Target& target,
+                             bool keeps_sums) {
   graph.combine_rows_in_tiles();
+  PlanLimits limits;
+  limits.keeps_sums = keeps_sums;
   const auto fits = [&](const ExpressionGraph& form) {
-    return static_cast<bool>(find_elementwise_plans(form, operand_count, target));
+    return static_cast<bool>(find_elementwise_plans(form, operand_count, target, limits));
   };
   if (const auto form = form_that_fits(graph, fits)) return *form;
   ExpressionGraph in_tiles = graph;
@@ -48,19 +50,24 @@ ExpressionGraph fitting_form(ExpressionGraph graph, std::size_t operand_count,
   return graph;
 }
 
-}  // namespace
+using Pieces = OrRefusal<std::vector<ElementwisePiece>>;
 
-OrRefusal<std::vector<ElementwisePiece>> find_elementwise_pieces(const ExpressionGraph& whole,
-                                                                 std::size_t operand_count,
-                                                                 const Target& target,
-                                                                 const PlanLimits& limits) {
-  const ExpressionGraph graph = fitting_form(whole, operand_count, target);
+/// The whole of the lanes, in a form that fits.
+Pieces pieces_of_whole(const ExpressionGraph& whole, std::size_t operand_count,
+                       const Target& target, const PlanLimits& limits) {
+  const ExpressionGraph graph = fitting_form(whole, operand_count, target, limits.keeps_sums);
   auto plans = find_elementwise_plans(graph, operand_count, target, limits);
+  if (!plans) return plans.refusal();
   std::vector<ElementwisePiece> pieces;
-  if (plans) {
-    for (ElementwisePlan& plan : *plans) pieces.push_back({graph, std::move(plan)});
-    return pieces;
-  }
+  for (ElementwisePlan& plan : *plans) pieces.push_back({graph, std::move(plan)});
+  return pieces;
+}
+
+/// As few ranges of the lanes as fit; none: no pieces.
+std::vector<ElementwisePiece> ranges_of_lanes(const ExpressionGraph& whole,
+                                              std::size_t operand_count, const Target& target,
+                                              const PlanLimits& limits) {
+  std::vector<ElementwisePiece> pieces;
   const std::int64_t lanes = whole.space().linear ? 0 : whole.space().lanes();
   for (std::int64_t count = 2; count <= kMostRanges; ++count, pieces.clear()) {
     // Vectors lie in registers of 1024.
@@ -68,16 +75,30 @@ OrRefusal<std::vector<ElementwisePiece>> find_elementwise_pieces(const Expressio
     for (std::int64_t first = 0; first < lanes; first += most) {
       ExpressionGraph range = whole;
       range.combine_rows_in_tiles();
-      if (most >= lanes || !range.take_lanes(first, std::min(most, lanes - first))) {
-        return plans.refusal();
-      }
+      if (most >= lanes || !range.take_lanes(first, std::min(most, lanes - first))) return {};
       auto plan = find_elementwise_plan(range, operand_count, target, limits);
       if (!plan) break;
       pieces.push_back({std::move(range), std::move(plan).value()});
     }
     if (static_cast<std::int64_t>(pieces.size()) == ceil_divide(lanes, most)) return pieces;
   }
-  return plans.refusal();
+  return {};
+}
+
+}  // namespace
+
+OrRefusal<std::vector<ElementwisePiece>> find_elementwise_pieces(const ExpressionGraph& whole,
+                                                                 std::size_t operand_count,
+                                                                 const Target& target,
+                                                                 const PlanLimits& limits) {
+  Pieces pieces = pieces_of_whole(whole, operand_count, target, limits);
+  if (pieces) return pieces;
+  auto ranges = ranges_of_lanes(whole, operand_count, target, limits);
+  if (!ranges.empty()) return ranges;
+  PlanLimits last = limits;
+  last.keeps_sums = true;
+  Pieces kept = pieces_of_whole(whole, operand_count, target, last);
+  return kept ? kept : pieces;
 }
 
 bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& computation,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workloads/compiler/ir/array_layout.h"
+
 namespace tpu::compiler {
 
 using hlo::HloOpcode;
@@ -87,6 +89,25 @@ bool PlanLimits::reduce(std::optional<PassKind> crowded) {
 std::int64_t ElementwisePlan::radix(int digit) const {
   return digit == 0 ? space.row_tiles()
                     : space.extents[static_cast<std::size_t>(axis_of_digit(digit))];
+}
+
+std::int64_t ElementwisePlan::waited_granules() const {
+  std::int64_t sum = 0;
+  for (const Input& input : inputs) {
+    if (!input.is_stream()) sum += static_cast<std::int64_t>(granules(input.access.shape));
+  }
+  return sum;
+}
+
+bool ElementwisePlan::has_streams() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const Input& input) { return input.is_stream(); }) ||
+         std::any_of(outputs.begin(), outputs.end(),
+                     [](const Output& output) { return output.kind == OutputKind::kStream; });
+}
+
+bool ElementwisePlan::keeps_columns() const {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Input& input) { return input.kept; });
 }
 
 std::int64_t ElementwisePlan::stream_rows(const hlo::Shape& shape) const {

@@ -206,6 +206,10 @@ struct ElementwisePlan {
   std::int64_t blocks_of_range(const ArrayPart& part) const {
     return std::max<std::int64_t>(1, part.run / block);
   }
+  /// Granules that the kernel waits for before it begins.
+  std::int64_t waited_granules() const;
+  bool has_streams() const;
+  bool keeps_columns() const;
 };
 
 /// Tiles that straight code works on at a time, at most.
@@ -221,6 +225,10 @@ struct PlanLimits {
   std::array<int, kPassKinds> most_tiles{kMostTiles, kMostTiles, kMostTiles};
   bool whole_arrays = false;  ///< One block: the arrays stand in VMEM.
   bool passes_apart = false;  ///< Each pass has code of its own.
+  /// Sums may be kept from part to part, to the end, where those of a part are no range of the
+  /// result, and from a range of the outermost axis to the next: more comes several times then than
+  /// where another axis is outermost.
+  bool keeps_sums = false;
 
   /// Less code that overlaps in a pass that found no registers; none: in all. False where there is
   /// no less.

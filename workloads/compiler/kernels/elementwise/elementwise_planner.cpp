@@ -113,6 +113,7 @@ class Planner {
   bool is_range() const { return plan_.parts * plan_.part_extent() < whole_extent(plan_.cut_axis); }
   bool keeps_column(ElementwisePlan::Input& input) const;
   std::optional<Refusal> find_inputs();
+  bool has_sliced_results(int reduction) const;
   std::optional<Refusal> find_reductions();
   bool is_reduced(const ExpressionNode& node, int axis) const;
   bool is_used(int id) const;
@@ -282,7 +283,8 @@ void Planner::keep_axes(ElementwisePlan::Reduction& reduction, const ExpressionN
     if (is_reduced(axis)) continue;
     reduction.kept_majors.insert(reduction.kept_majors.begin(), axis);
     reduction.strides.insert(reduction.strides.begin(), stride);
-    const std::int64_t extent = space_.extents[static_cast<std::size_t>(axis)];
+    const bool is_whole = axis == plan_.cut_axis && !reduction.sliced;
+    const std::int64_t extent = is_whole ? whole_extent(axis) : space_.extent(axis);
     // The last kept major may become the rows of the result's tiles.
     stride *= is_last && !has_tiles ? ceil_divide(extent, 8) * 8 : extent;
     is_last = false;
@@ -307,6 +309,18 @@ bool Planner::is_used(int id) const {
   });
 }
 
+/// Whether what each part makes of the results of a reduction is a range of them. Else the sums of
+/// all parts are kept to the end.
+bool Planner::has_sliced_results(int reduction) const {
+  for (std::size_t i = 0; i < graph_.roots().size(); ++i) {
+    if (graph_.roots()[i] != reduction) continue;
+    hlo::Shape shape = graph_.root_shapes()[i];
+    std::int64_t begin = 0;
+    if (slice(shape, graph_.node(reduction).axes, begin) != 1) return false;
+  }
+  return true;
+}
+
 std::optional<Refusal> Planner::find_reductions() {
   for (std::size_t id = 0; id < graph_.nodes().size(); ++id) {
     const ExpressionNode& node = graph_.nodes()[id];
@@ -327,9 +341,13 @@ std::optional<Refusal> Planner::find_reductions() {
     reduction.along_rows = !space_.linear && !has_lanes && other_axes == 1 &&
                            is_reduced(node, space_.row_axis()) && is_used(reduction.node);
     const auto& reduced = node.reduced_axes;
-    reduction.sliced = !reduction.along_lanes && plan_.cut_axis != kNoAxis &&
-                       std::find(reduced.begin(), reduced.end(), plan_.cut_axis) == reduced.end();
+    reduction.sliced =
+        !reduction.along_lanes && plan_.is_cut() && !contains(reduced, plan_.cut_axis) &&
+        (reduction.along_rows || !limits_.keeps_sums || has_sliced_results(reduction.node));
     keep_axes(reduction, node);
+    if (plan_.is_cut() && is_range() && contains(reduced, plan_.cut_axis) && !limits_.keeps_sums) {
+      return refuse(node.shape, "expected no sum along the axis of which this is a range");
+    }
     if (reduction.integer && !reduction.lanes_kept) {
       return refuse(node.shape, "reductions along the minor dimension add fp32 only");
     }
@@ -944,29 +962,6 @@ std::optional<Refusal> Planner::divide_period() {
   return std::nullopt;
 }
 
-/// Granules that a kernel waits for before it begins.
-std::int64_t waited_granules(const ElementwisePlan& plan) {
-  std::int64_t sum = 0;
-  for (const ElementwisePlan::Input& input : plan.inputs) {
-    if (!input.is_stream()) sum += static_cast<std::int64_t>(granules(input.access.shape));
-  }
-  return sum;
-}
-
-bool has_streams(const ElementwisePlan& plan) {
-  const auto is_stream = [](const ElementwisePlan::Output& output) {
-    return output.kind == OutputKind::kStream;
-  };
-  return std::any_of(plan.inputs.begin(), plan.inputs.end(),
-                     [](const ElementwisePlan::Input& input) { return input.is_stream(); }) ||
-         std::any_of(plan.outputs.begin(), plan.outputs.end(), is_stream);
-}
-
-bool keeps_columns(const ElementwisePlan& plan) {
-  return std::any_of(plan.inputs.begin(), plan.inputs.end(),
-                     [](const ElementwisePlan::Input& input) { return input.kept; });
-}
-
 /// Granules: of fewer, what a part takes beside its work is more than what its fetch does
 /// (assumed).
 constexpr std::int64_t kWorthParts = 512;
@@ -977,14 +972,14 @@ constexpr std::int64_t kMostParts = 16;
 std::optional<ElementwisePlan> in_parts(const ElementwisePlan& whole, const ExpressionGraph& graph,
                                         std::size_t operand_count, const Target& target,
                                         const PlanLimits& limits, std::int64_t extent) {
-  const std::int64_t waited = waited_granules(whole);
-  if (waited < kWorthParts || has_streams(whole) || keeps_columns(whole)) return std::nullopt;
+  const std::int64_t waited = whole.waited_granules();
+  if (waited < kWorthParts || whole.has_streams() || whole.keeps_columns()) return std::nullopt;
   for (std::int64_t parts = std::min(kMostParts, extent); parts > 1; --parts) {
     if (extent % parts != 0 || waited / parts < kWorthParts / 2) continue;
     OrRefusal<ElementwisePlan> plan =
         Planner(graph, operand_count, target, limits, extent / parts, 2).run();
-    if (!plan || has_streams(*plan)) return std::nullopt;
-    if (waited_granules(*plan) > 2 * waited / parts) return std::nullopt;
+    if (!plan || plan->has_streams()) return std::nullopt;
+    if (plan->waited_granules() > 2 * waited / parts) return std::nullopt;
     return std::move(plan).value();
   }
   return std::nullopt;

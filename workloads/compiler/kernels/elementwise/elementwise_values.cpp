@@ -273,9 +273,9 @@ Index ElementwiseKernel::accumulator(const Reduction& reduction, const Place& pl
                          reduction.lanes_kept ? space_.lane_tiles() : 1));
   }
   for (std::size_t i = 0; i < reduction.kept_majors.size(); ++i) {
-    index = add(
-        builder_, index,
-        multiply(builder_, digit_in_part(place, reduction.kept_majors[i]), reduction.strides[i]));
+    const int axis = reduction.kept_majors[i];
+    const Index major = reduction.sliced ? digit_in_part(place, axis) : digit(place, axis);
+    index = add(builder_, index, multiply(builder_, major, reduction.strides[i]));
   }
   return index;
 }
