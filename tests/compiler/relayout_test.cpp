@@ -437,7 +437,7 @@ TEST(Relayout, RowsOfAnyLengthBecomePartsOfALine) {
   check(reshape({40 * 13 * 1001}, {40, 13, 1001}), ElementType::kF32, small);
 }
 
-/// Eight rows do not fit VMEM: parts of one row at a time, of vectors to two that share granules.
+/// Eight rows do not fit VMEM: parts of one row at a time, of vectors of a tile of rows.
 /// 128 lanes are a vector, too.
 TEST(Relayout, LongRowsGoPartByPart) {
   const compiler::Target small = small_vmem();

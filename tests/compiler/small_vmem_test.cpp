@@ -63,6 +63,15 @@ TEST(SmallVmem, RowsThatAreTooLongGoInRangesOfLanes) {
       "bf16[3,10,30000] convert(p)\n  ROOT r = (f32[3,10,30000], bf16[3,10,30000]) tuple(s, t)\n");
 }
 
+/// Of nine rows that a vector becomes, seven of the second tile are padding, which kernels read
+/// with it: it is written, too.
+TEST(SmallVmem, RowsOfAVectorHaveTheirPadding) {
+  expect_right(
+      "  x = f32[270009] parameter(0)\n  m = f32[9,30001] reshape(x)\n  e = f32[9,30001] "
+      "tanh(m)\n  zero = f32[] constant(0)\n  s = f32[9] reduce(m, zero), dimensions={1}, "
+      "to_apply=add\n  ROOT r = (f32[9,30001], f32[9]) tuple(e, s)\n");
+}
+
 /// Slices of longer rows are read where they stand: their row tiles are further apart than those of
 /// the result.
 TEST(SmallVmem, SlicesOfLongRowsAreReadInRangesOfLanes) {

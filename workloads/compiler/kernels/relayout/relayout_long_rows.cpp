@@ -32,7 +32,9 @@ struct LongRows {
   std::int64_t tiles() const { return ceil_divide(lanes, std::int64_t{isa::kLanes}); }
   std::int64_t parts() const { return ceil_divide(lanes, part); }
   std::int64_t elements() const { return matrices * rows * lanes; }
-  std::int64_t pairs() const { return ceil_divide(rows, std::int64_t{2}); }
+  std::int64_t row_tiles() const { return ceil_divide(rows, std::int64_t{isa::kSublanes}); }
+  /// Of the last tile of rows.
+  std::int64_t rest() const { return rows - isa::kSublanes * (row_tiles() - 1); }
 };
 
 std::optional<LongRows> long_rows_of(const hlo::Shape& shape) {
@@ -53,8 +55,8 @@ bool is_line(const hlo::Shape& shape) {
   return shape.dimensions.back() == isa::kLanes && is_one_matrix;
 }
 
-/// Moves a part of a row (or of two) at a time. In HBM a granule has two rows of a tile: those that
-/// stand in VMEM are 256 bytes of lanes apart.
+/// Moves a part of a row to the line, or of a tile of rows from it, whose padding is written, too.
+/// In HBM a granule has two rows of a tile: those of one row are fetched alone.
 class LongRowsKernel {
  public:
   LongRowsKernel(const std::string& name, const LongRows& rows, bool cuts, const Target& chip)
@@ -62,21 +64,26 @@ class LongRowsKernel {
 
   LoweredKernel emit();
 
-  /// VMEM rows of a part, and of the elements of one in a line.
-  static std::int64_t part_rows(std::int64_t part) { return 2 * part / isa::kLanes; }
+  /// VMEM rows of a part, and of the elements of one row of it in a line.
+  static std::int64_t part_rows(std::int64_t part, bool cuts) {
+    return (cuts ? isa::kSublanes : 2) * part / isa::kLanes;
+  }
   static std::int64_t line_rows(std::int64_t part) { return part / isa::kLanes + 16; }
-  static std::int64_t vmem_rows(std::int64_t part) {
-    return 2 * part_rows(part) + 4 * line_rows(part);
+  static std::int64_t lines(const LongRows& rows, bool cuts) {
+    return cuts ? std::min<std::int64_t>(rows.rows, isa::kSublanes) : 1;
+  }
+  static std::int64_t vmem_rows(const LongRows& rows, bool cuts) {
+    return 2 * (part_rows(rows.part, cuts) + lines(rows, cuts) * line_rows(rows.part));
   }
 
  private:
   /// What a block is about.
   struct Place {
-    Index part;     ///< Of the rows.
-    Index granule;  ///< Of the part, in the array of rows.
-    Index row;      ///< Of the line, the first one of those that the block moves.
-    Index in_pair;  ///< Of the row, where there is one.
-    Index second;   ///< Row of the line that shares its granules.
+    Index part;      ///< Of the rows.
+    Index granule;   ///< Of the part, in the array of rows.
+    Index row;       ///< Of the line, the first one of those that the block moves.
+    Index in_pair;   ///< Of the row, where there is one.
+    Index row_tile;  ///< Of the matrix, where there are several rows.
   };
   Place place(Index block);
   /// Before the first block, where what waits for one is skipped, v2's products want a number.
@@ -94,7 +101,7 @@ class LongRowsKernel {
   Index tile(Index element) { return divide_by_power_of_two(builder_, element, kLongRegisterBits); }
   std::int64_t line_tiles() const { return ceil_divide(rows_.elements(), kLongRegister); }
   std::int64_t blocks() const {
-    return rows_.matrices * (cuts_ ? rows_.pairs() : rows_.rows) * rows_.parts();
+    return rows_.matrices * (cuts_ ? rows_.row_tiles() : rows_.rows) * rows_.parts();
   }
   ScalarOperand part_granules(Index part);
   Index fetched_tiles(Index first);
@@ -104,12 +111,17 @@ class LongRowsKernel {
     return at(line_, add(builder_, begin, row));
   }
   VmemAddress part(Index buffer, Index row) {
-    const Index begin = multiply(builder_, buffer, part_rows(rows_.part));
+    const Index begin = multiply(builder_, buffer, part_rows(rows_.part, cuts_));
     return at(part_, add(builder_, begin, row));
   }
   void take_over(Index block, Index buffer);
   void append(const Place& place, Index buffer);
-  void cut(Index row, Index part, Index line_buffer, std::int64_t in_pair, Index buffer);
+  void cut(Index row, Index part, Index line_buffer, std::int64_t in_tile, Index buffer);
+  void for_rows(const Place& place, const std::function<void(std::int64_t row)>& body);
+  Index tiles_of_rows(const Place& place);
+  Index line_of(Index buffer, std::int64_t row) {
+    return multiply(builder_, buffer, lines(rows_, true)).plus(row);
+  }
   void join_all();
   void cut_all();
   /// The registers of a part, in pieces of straight code.
@@ -127,7 +139,7 @@ class LongRowsKernel {
   LongRows rows_;
   bool cuts_;
   SReg from_, to_;
-  VmemRegion part_, line_;  ///< Two buffers; of the line that is cut two for each.
+  VmemRegion part_, line_;  ///< Two buffers; of the line that is cut for each row of a tile.
   BoxDma part_dma_, line_dma_;
   SVariable finished_;  ///< Tiles of the line that the block before has completed.
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
@@ -137,25 +149,21 @@ LongRowsKernel::Place LongRowsKernel::place(Index block) {
   Place place;
   place.part = modulo(builder_, block, rows_.parts());
   const Index item = divide(builder_, block, rows_.parts());
-  const std::int64_t of_matrix = cuts_ ? rows_.pairs() : rows_.rows;
+  const std::int64_t of_matrix = cuts_ ? rows_.row_tiles() : rows_.rows;
   const Index matrix = divide(builder_, item, of_matrix), of = modulo(builder_, item, of_matrix);
-  const Index pair = cuts_ ? of : divide_by_power_of_two(builder_, of, 1);
-  const Index before = multiply(builder_, matrix, rows_.rows);
-  if (cuts_) {
-    const Index first = multiply(builder_, pair, 2);
-    place.row = add(builder_, before, first);
-    place.second = add(builder_, before, least(first.plus(1), rows_.rows - 1));
-  } else {
-    place.row = item;
-    place.in_pair = modulo_power_of_two(builder_, of, 1);
-  }
-  const std::int64_t row_tiles = ceil_divide(rows_.rows, std::int64_t{isa::kSublanes});
-  const Index row_tile = add(builder_, multiply(builder_, matrix, row_tiles),
-                             divide_by_power_of_two(builder_, pair, 2));
+  place.row_tile = cuts_ ? of : divide_by_power_of_two(builder_, of, 3);
+  place.row = cuts_ ? add(builder_, multiply(builder_, matrix, rows_.rows),
+                          multiply(builder_, of, isa::kSublanes))
+                    : item;
+  const Index row_tile =
+      add(builder_, multiply(builder_, matrix, rows_.row_tiles()), place.row_tile);
   const Index tile = add(builder_, multiply(builder_, row_tile, rows_.tiles()),
                          multiply(builder_, place.part, rows_.part / isa::kLanes));
-  place.granule = add(builder_, multiply(builder_, tile, kGranulesOfATile),
-                      modulo_power_of_two(builder_, pair, 2));
+  place.granule = multiply(builder_, tile, kGranulesOfATile);
+  if (cuts_) return place;
+  place.in_pair = modulo_power_of_two(builder_, of, 1);
+  const Index pair = divide_by_power_of_two(builder_, modulo_power_of_two(builder_, of, 3), 1);
+  place.granule = add(builder_, place.granule, pair);
   return place;
 }
 
@@ -219,7 +227,7 @@ void LongRowsKernel::append(const Place& place, Index buffer) {
   });
 }
 
-void LongRowsKernel::cut(Index row, Index of_part, Index line_buffer, std::int64_t in_pair,
+void LongRowsKernel::cut(Index row, Index of_part, Index line_buffer, std::int64_t in_tile,
                          Index buffer) {
   const Index first = element(row, of_part);
   for_registers([&](Index number, std::int64_t many) {
@@ -233,8 +241,8 @@ void LongRowsKernel::cut(Index row, Index of_part, Index line_buffer, std::int64
       const VReg here = builder_.load(line(line_buffer, of_line));
       const VReg next = builder_.load(line(line_buffer, of_line.plus(1)));
       const VReg turned = builder_.rotate_lanes(builder_.select(of_next, next, here), turn);
-      const Index to = multiply(builder_, number.plus(i), 16).plus(in_pair);
-      builder_.store(part(buffer, to).stride(2), turned);
+      const Index to = multiply(builder_, number.plus(i), 64).plus(in_tile);
+      builder_.store(part(buffer, to).stride(8), turned);
     }
   });
 }
@@ -267,56 +275,92 @@ void LongRowsKernel::join_all() {
   });
 }
 
+/// Those that are there of a tile of rows: of the last one there may be fewer.
+void LongRowsKernel::for_rows(const Place& place,
+                              const std::function<void(std::int64_t row)>& body) {
+  const auto some = [&body](std::int64_t first, std::int64_t end) {
+    for (std::int64_t row = first; row < end; ++row) body(row);
+  };
+  some(0, rows_.rest());
+  if (rows_.row_tiles() == 1 || rows_.rest() == isa::kSublanes) return;
+  const auto others = [&] { some(rows_.rest(), isa::kSublanes); };
+  const std::int64_t last = rows_.row_tiles() - 1;
+  if (!place.row_tile.is_constant()) {
+    builder_.if_(builder_.less(to_operand(builder_, place.row_tile), last), others);
+  } else if (place.row_tile.offset < last) {
+    others();
+  }
+}
+
+/// Tiles of the line that are fetched for a block.
+Index LongRowsKernel::tiles_of_rows(const Place& place) {
+  Index tiles, others;
+  const std::int64_t all = lines(rows_, true);
+  for (std::int64_t row = 0; row < all; ++row) {
+    Index& sum = row < rows_.rest() ? tiles : others;
+    sum = add(builder_, sum, fetched_tiles(tile(element(place.row.plus(row), place.part))));
+  }
+  const std::int64_t last = rows_.row_tiles() - 1;
+  if (last == 0 || rows_.rest() == isa::kSublanes) return tiles;
+  if (place.row_tile.is_constant()) {
+    return place.row_tile.offset < last ? add(builder_, tiles, others) : tiles;
+  }
+  const PReg has_others = builder_.less(to_operand(builder_, place.row_tile), last);
+  const SReg more = builder_.select(has_others, to_operand(builder_, others), 0);
+  return add(builder_, tiles, {more, 0});
+}
+
 void LongRowsKernel::cut_all() {
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
-  const auto first_tile = [&](const Place& here, bool second) {
-    return tile(element(second ? here.second : here.row, here.part));
-  };
+  load.is_straight = false;
   load.granules = [&](Index block) -> ScalarOperand {
-    const Place here = place(block);
-    const Index tiles = add(builder_, fetched_tiles(first_tile(here, false)),
-                            fetched_tiles(first_tile(here, true)));
-    return to_operand(builder_, multiply(builder_, tiles, kGranulesOfATile));
+    return to_operand(builder_, multiply(builder_, tiles_of_rows(place(block)), kGranulesOfATile));
   };
   load.start = [&](Index block, Index buffer) {
     const Place here = place(block);
-    for (const bool second : {false, true}) {
-      const Index first = first_tile(here, second);
+    for_rows(here, [&](std::int64_t row) {
+      const Index first = tile(element(here.row.plus(row), here.part));
       const Index from = multiply(builder_, first, kGranulesOfATile);
-      const Index to = multiply(builder_, buffer, 2).plus(second ? 1 : 0);
       line_dma_.start(
-          builder_.add(from_, to_operand(builder_, from)), line(to, {}),
+          builder_.add(from_, to_operand(builder_, from)), line(line_of(buffer, row), {}),
           to_operand(builder_, buffer.plus(load_flag_)),
           to_operand(builder_, multiply(builder_, fetched_tiles(first), kGranulesOfATile)));
-    }
+    });
   };
   store.flag = store_flag_;
-  store.granules = [&](Index block) { return part_granules(place(that_is(block)).part); };
+  const auto stored = [&](const Place& here) {
+    const ScalarOperand tiles = part_granules(here.part);
+    return tiles.reg ? ScalarOperand(builder_.mul(tiles.reg, kGranulesOfATile))
+                     : ScalarOperand(std::int64_t{tiles.immediate} * kGranulesOfATile);
+  };
+  store.granules = [&](Index block) { return stored(place(that_is(block))); };
   store.start = [&](Index block, Index buffer) {
     const Place here = place(block);
     part_dma_.start(builder_.add(to_, to_operand(builder_, here.granule)), part(buffer, {}),
-                    to_operand(builder_, buffer.plus(store_flag_)), part_granules(here.part));
+                    to_operand(builder_, buffer.plus(store_flag_)), stored(here));
   };
   BlockPipeline(builder_, {blocks(), false, 2}, load, store).run([&](Index block, Index buffer) {
     const Place here = place(block);
-    const Index lines = multiply(builder_, buffer, 2);
-    cut(here.row, here.part, lines, 0, buffer);
-    cut(here.second, here.part, lines.plus(1), 1, buffer);
+    for_rows(here, [&](std::int64_t row) {
+      cut(here.row.plus(row), here.part, line_of(buffer, row), row, buffer);
+    });
   });
 }
 
 LoweredKernel LongRowsKernel::emit() {
   from_ = builder_.operand(0);
   to_ = builder_.operand(1);
-  part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * part_rows(rows_.part)));
-  line_ =
-      builder_.allocate_vmem(static_cast<std::uint64_t>((cuts_ ? 4 : 2) * line_rows(rows_.part)));
+  part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * part_rows(rows_.part, cuts_)));
+  line_ = builder_.allocate_vmem(
+      static_cast<std::uint64_t>(2 * lines(rows_, cuts_) * line_rows(rows_.part)));
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
   if (!cuts_) finished_ = builder_.scalar_variable(0);
-  const StridedBox of_part{1, static_cast<std::uint32_t>(rows_.part / isa::kLanes),
-                           kGranulesOfATile};
+  const auto tiles = static_cast<std::uint32_t>(rows_.part / isa::kLanes);
+  const StridedBox of_part = cuts_
+                                 ? StridedBox{static_cast<std::uint32_t>(tiles * kGranulesOfATile)}
+                                 : StridedBox{1, tiles, kGranulesOfATile};
   part_dma_ = BoxDma(builder_, !cuts_, of_part);
   const StridedBox of_line{
       static_cast<std::uint32_t>((rows_.part / kLongRegister + 1) * kGranulesOfATile)};
@@ -328,10 +372,10 @@ LoweredKernel LongRowsKernel::emit() {
 /// The largest part of which blocks can be counted, and the last of a row is no less than a
 /// register.
 std::optional<std::int64_t> part_of(LongRows rows, bool cuts, const Target& chip) {
-  const std::int64_t of_matrix = cuts ? rows.pairs() : rows.rows;
+  const std::int64_t of_matrix = cuts ? rows.row_tiles() : rows.rows;
   for (rows.part = kLargestPart; rows.part >= kLongRegister; rows.part -= kLongRegister) {
     const std::int64_t parts = rows.parts(), items = rows.matrices * of_matrix;
-    const bool fits = 512 * LongRowsKernel::vmem_rows(rows.part) <=
+    const bool fits = 512 * LongRowsKernel::vmem_rows(rows, cuts) <=
                       static_cast<std::int64_t>(chip.vmem_bytes) / 2;
     if (!fits || parts < 2 || rows.lanes - (parts - 1) * rows.part < kLongRegister) continue;
     if (has_modulo(parts, items * parts + 1) && has_modulo(of_matrix, items + 1)) return rows.part;
