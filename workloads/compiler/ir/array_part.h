@@ -32,9 +32,14 @@ struct ArrayPart {
 /// left are ranges at one distance. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
 
+/// Whether a kernel that computes the operands of a concatenation writes this one to its place;
+/// arrays and slices of them are moved by shifts.
+inline bool is_computed_part(const hlo::HloInstruction& operand) {
+  return hlo::is_elementwise(operand.opcode);
+}
+
 /// Where the operands of a concatenation stand in it: parts of one shape that are made of whole row
-/// tiles, as those of slices are. Empty where they are not. A kernel that computes them writes them
-/// to their places.
+/// tiles, as those of slices are. Empty where they are not.
 std::vector<ArrayPart> parts_of_concatenation(const hlo::Computation& computation,
                                               const hlo::HloInstruction& concatenate);
 

@@ -186,15 +186,12 @@ void ExpressionGraph::add_root(hlo::InstructionId value, std::size_t result,
   root_results_.push_back(result);
 }
 
-/// Of a concatenation whose operands are written to their places; none for other results. One of
-/// operands of the kernel alone moves them by shifts.
+/// Of a concatenation whose operands are written to their places; none for other results.
 std::vector<ArrayPart> ExpressionGraph::parts_made_of(const hlo::HloInstruction& result) const {
-  const auto is_given = [this](hlo::InstructionId operand) {
-    return fused_.at(operand).opcode == HloOpcode::kParameter;
-  };
-  const std::vector<hlo::InstructionId>& operands = result.operands;
   if (result.opcode != HloOpcode::kConcatenate) return {};
-  if (std::any_of(operands.begin(), operands.end(), is_given)) return {};
+  for (const hlo::InstructionId operand : result.operands) {
+    if (!is_computed_part(fused_.at(operand))) return {};
+  }
   return parts_of_concatenation(fused_, result);
 }
 

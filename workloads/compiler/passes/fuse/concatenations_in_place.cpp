@@ -35,16 +35,27 @@ std::optional<InstructionId> maker_of_parts(const Computation& entry, const User
   return maker;
 }
 
-/// Whether the fusion is a loop over the very extent of its results, all computed.
-bool makes_elements(const hlo::Module& module, const HloInstruction& fusion) {
+/// Whether the fusion is a loop over the very extent of its results, and computes the operands.
+bool makes_elements(const hlo::Module& module, const HloInstruction& fusion,
+                    const HloInstruction& concatenate) {
   if (fusion.opcode != HloOpcode::kFusion || fusion.fusion_kind.get() != "kLoop") return false;
   if (joins_moves(module, fusion)) return false;
+  const Computation& entry = module.entry_computation();
   const Computation& fused = module.computation(fusion.called[0]);
   const std::vector<InstructionId>& results = fused.at(fused.root).operands;
-  return std::all_of(results.begin(), results.end(), [&](InstructionId result) {
-    return fused.at(result).opcode != HloOpcode::kParameter &&
-           fused.at(result).shape.dimensions == fused.at(results[0]).shape.dimensions;
-  });
+  const hlo::Shape& part = entry.at(concatenate.operands[0]).shape;
+  const auto is_over_part = [&](InstructionId result) {
+    const HloInstruction& made = fused.at(result);
+    const bool is_written_in_place = made.opcode == HloOpcode::kConcatenate;
+    return (is_written_in_place ? fused.at(made.operands[0]) : made).shape.dimensions ==
+           part.dimensions;
+  };
+  const auto is_computed = [&](InstructionId operand) {
+    const auto result = static_cast<std::size_t>(entry.at(operand).tuple_index);
+    return is_computed_part(fused.at(results[result]));
+  };
+  return std::all_of(results.begin(), results.end(), is_over_part) &&
+         std::all_of(concatenate.operands.begin(), concatenate.operands.end(), is_computed);
 }
 
 /// The concatenation comes behind the results that are left.
@@ -109,7 +120,7 @@ void write_concatenations_in_place(hlo::Module& module) {
   for (const HloInstruction& instruction : entry.instructions) {
     if (instruction.opcode != HloOpcode::kConcatenate) continue;
     const std::optional<InstructionId> maker = maker_of_parts(entry, users, instruction);
-    if (!maker || !makes_elements(module, entry.at(*maker))) continue;
+    if (!maker || !makes_elements(module, entry.at(*maker), instruction)) continue;
     if (parts_of_concatenation(entry, instruction).empty()) continue;
     write_parts(module, *maker, instruction.id);
     changed = true;
