@@ -26,7 +26,7 @@ struct Shape {
 TEST(FactorizationExpander, FactorOfCholeskyTimesItselfIsTheMatrix) {
   for (const bool lower : {true, false}) {
     for (const auto& [count, size] : std::vector<std::pair<std::size_t, std::size_t>>{
-             {3, 21}, {1, 127}, {1, 128}, {1, 129}, {2, 300}}) {
+             {3, 21}, {150, 5}, {1, 127}, {1, 128}, {1, 129}, {2, 300}}) {
       SCOPED_TRACE((lower ? "lower " : "upper ") + std::to_string(size));
       const PositiveDefinite of(count, size, lower);
       Batch factor(count, size, size);
@@ -72,32 +72,59 @@ TEST(FactorizationExpander, SolutionsOfTriangularSystemsSolveThem) {
 
 /// 96 systems of 32 rows are three parts: their state would not stay in VMEM together. The loop
 /// over columns wants rows in the lanes and matrices in the sublanes, where no part can be cut off.
-TEST(FactorizationExpander, ManyTriangularSystemsAreSolvedInParts) {
-  Batch a = random_batch(96, 32, 32, 11);
-  const Batch b = random_batch(96, 32, 32, 12);
-  for (double& element : a.elements) element /= 8;
-  for (std::size_t m = 0; m < 96; ++m) {
-    for (std::size_t i = 0; i < 32; ++i) a.at(m, i, i) += m % 2 == 0 ? 2 : -2;
-  }
-  const std::string text = "HloModule t\n\nENTRY %main (a: " + a.type() + ", b: " + b.type() +
-                           ") -> " + b.type() + " {\n  %a = " + a.type() +
-                           " parameter(0)\n  %b = " + b.type() +
-                           " parameter(1)\n  ROOT %x = " + b.type() +
-                           " triangular-solve(%a, %b), left_side=true, lower=true, "
-                           "transpose_a=NO_TRANSPOSE\n}\n";
-  hlo::Module module = hlo::read_hlo_text("test", text);
-  compiler::expand_factorizations(module, compiler::Target());
-  bool has_part = false;
+/// Whether a loop of the module has an array of these extents behind its counter and its triangle.
+bool loops_over(const hlo::Module& module, const std::vector<std::int64_t>& extents) {
   for (const hlo::Computation& computation : module.computations) {
     for (const hlo::HloInstruction& each : computation.instructions) {
-      has_part |= each.opcode == hlo::HloOpcode::kWhile && each.shape.elements.size() == 3 &&
-                  each.shape.elements[2].dimensions == std::vector<std::int64_t>{32, 32, 32};
+      const bool is_loop = each.opcode == hlo::HloOpcode::kWhile && each.shape.elements.size() == 3;
+      if (is_loop && each.shape.elements[2].dimensions == extents) return true;
     }
   }
-  EXPECT_TRUE(has_part);
-  Batch x = b;
-  x.elements = results_of(text, {a, b})[0];
-  expect_close(product(triangle_of(a, true, false), x), b);
+  return false;
+}
+
+/// As many matrices as fit VMEM: of many small ones the lanes are matrices, 128 at a time, of fewer
+/// large ones they are columns.
+TEST(FactorizationExpander, ManyTriangularSystemsAreSolvedInParts) {
+  struct Case {
+    std::size_t matrices, n;
+    std::vector<std::int64_t> part;
+  };
+  for (const Case& each : {Case{384, 32, {32, 32, 128}}, Case{48, 60, {24, 60, 60}}}) {
+    Batch a = random_batch(each.matrices, each.n, each.n, 11);
+    const Batch b = random_batch(each.matrices, each.n, each.n, 12);
+    for (double& element : a.elements) element /= 8;
+    for (std::size_t m = 0; m < each.matrices; ++m) {
+      for (std::size_t i = 0; i < each.n; ++i) a.at(m, i, i) += m % 2 == 0 ? 2 : -2;
+    }
+    const std::string text = "HloModule t\n\nENTRY %main (a: " + a.type() + ", b: " + b.type() +
+                             ") -> " + b.type() + " {\n  %a = " + a.type() +
+                             " parameter(0)\n  %b = " + b.type() +
+                             " parameter(1)\n  ROOT %x = " + b.type() +
+                             " triangular-solve(%a, %b), left_side=true, lower=true, "
+                             "transpose_a=NO_TRANSPOSE\n}\n";
+    hlo::Module module = hlo::read_hlo_text("test", text);
+    compiler::expand_factorizations(module, compiler::Target());
+    EXPECT_TRUE(loops_over(module, each.part)) << each.n;
+    Batch x = b;
+    x.elements = results_of(text, {a, b})[0];
+    expect_close(product(triangle_of(a, true, false), x), b);
+  }
+}
+
+/// A loop in VMEM whose registers are 1,024 elements of 128 matrices: no more than 24 cycles a
+/// column for each of them.
+TEST(FactorizationExpander, LanesAreMatricesOfABatch) {
+  constexpr std::size_t n = 64, registers = n * n * 128 / 1024;
+  const PositiveDefinite of(128, n, true);
+  CoreArguments given;
+  given.parameters = {of.given.bytes()};
+  const CompiledRun run =
+      run_compiled(hlo::read_hlo_text("test", cholesky_text(128, n, true)), {given});
+  Batch factor(128, n, n);
+  factor.elements = numbers_of(run.outputs[0][0]);
+  expect_close(product(factor, transposed(factor)), of.matrix, 6e-7);
+  EXPECT_LT(run.result.cycles, n * registers * 24);
 }
 
 /// Results of a tuple, too: parts of 48.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/passes/expand/blocked_factorizations.h"
 #include "workloads/compiler/passes/expand/counted_loop.h"
@@ -32,17 +34,19 @@ Id zeros(GraphEditor& edit, const Extents& extents) {
 class FactorizationExpander {
  public:
   FactorizationExpander(hlo::Module& module, GraphEditor& edit, const HloInstruction& old)
-      : module_(module), edit_(edit), old_(old) {}
+      : module_(module), edit_(edit), old_(old) {
+    const Extents extents = edit_.dimensions(old_.operands[0]);
+    batch_rank_ = extents.size() - 2;
+    count_ =
+        std::accumulate(extents.begin(), extents.end() - 2, std::int64_t{1}, std::multiplies<>());
+    results_ = old_.shape.is_tuple() ? old_.shape.elements : std::vector<hlo::Shape>{old_.shape};
+    place_ = moved_bytes(BatchPlace::kLast, count_) <= moved_bytes(BatchPlace::kFirst, count_)
+                 ? BatchPlace::kLast
+                 : BatchPlace::kFirst;
+  }
 
   /// It becomes a loop over columns.
-  void run() {
-    if (old_.opcode == HloOpcode::kCholesky) return cholesky();
-    if (old_.opcode == HloOpcode::kTriangularSolve) return triangular_solve();
-    if (calls(old_, kCholeskyAndInverse)) return cholesky_and_inverse();
-    if (calls(old_, "LuDecomposition")) return lu();
-    if (calls(old_, "Qr")) return qr();
-    if (calls(old_, "ProductOfElementaryHouseholderReflectors")) return reflectors();
-  }
+  void run();
   /// One of many matrices becomes a loop over parts of at most so many bytes.
   void work_in_parts(std::uint64_t most_bytes);
 
@@ -52,19 +56,34 @@ class FactorizationExpander {
       const std::function<std::vector<Id>(GraphEditor&, Id, const std::vector<Id>&)>& body) {
     return counted_loop(module_, edit_, old_, trips, initial, body);
   }
+  Matrices matrices(GraphEditor& edit, const Extents& extents) const {
+    return {edit, extents, place_};
+  }
 
-  std::int64_t matrices_at_a_time(const std::vector<hlo::Shape>& results, std::int64_t count,
-                                  std::uint64_t most_bytes) const;
-  void cholesky();
-  void cholesky_and_inverse();
-  void triangular_solve();
-  void lu();
-  void qr();
-  void reflectors();
+  std::uint64_t moved_bytes(BatchPlace place, std::int64_t count) const;
+  std::int64_t matrices_at_a_time(std::uint64_t most_bytes) const;
+  Id with_batch_placed(Id operand);
+  Id with_batch_as_given(Id result, const Extents& extents);
+  std::vector<Id> expanded(const std::vector<Id>& operands);
+  Id eliminated(Id matrix, std::int64_t columns);
+  Id cholesky(Id given);
+  std::vector<Id> cholesky_and_inverse(Id given);
+  Id triangular_solve(Id triangle, Id right);
+  std::vector<Id> lu_step(GraphEditor& edit, const Extents& extents, Id step,
+                          const std::vector<Id>& state) const;
+  std::vector<Id> qr_step(GraphEditor& edit, const Extents& extents, Id i,
+                          const std::vector<Id>& state) const;
+  std::vector<Id> lu(Id given);
+  std::vector<Id> qr(Id given);
+  Id reflectors(Id vectors, Id factors);
 
   hlo::Module& module_;
   GraphEditor& edit_;
   const HloInstruction& old_;
+  std::size_t batch_rank_ = 0;
+  std::int64_t count_ = 1;  ///< Matrices.
+  std::vector<hlo::Shape> results_;
+  BatchPlace place_ = BatchPlace::kFirst;  ///< In the loop: where the arrays have fewer bytes.
 };
 
 /// An array of one matrix, of its rank without the dimensions of the batch.
@@ -72,29 +91,35 @@ Extents of_one(const Extents& extents, std::size_t batch_rank) {
   return {extents.begin() + static_cast<std::ptrdiff_t>(batch_rank), extents.end()};
 }
 
-/// What an array of one matrix takes in VMEM: tiles of 8 rows and 128 lanes, 32-bit elements.
-std::uint64_t tiled_bytes(const Extents& of_one_matrix) {
-  const auto columns = static_cast<std::uint64_t>(of_one_matrix.back());
-  const auto rows =
-      of_one_matrix.size() < 2 ? 1 : static_cast<std::uint64_t>(*(of_one_matrix.end() - 2));
-  return round_up(rows, 8) * round_up(columns, 128) * 4;
+/// What an iteration over so many matrices reads and writes, in tiles of 8 rows and 128 lanes of 32
+/// bits: operands and results, which stand in the place of operands; or are there, too, before it.
+std::uint64_t FactorizationExpander::moved_bytes(BatchPlace place, std::int64_t count) const {
+  std::int64_t bytes = 0;
+  const auto add = [&](const Extents& whole) {
+    Extents extents = of_one(whole, batch_rank_);
+    extents.insert(place == BatchPlace::kFirst ? extents.begin() : extents.end(), count);
+    const std::size_t rank = extents.size();
+    extents[rank - 1] = round_up(extents[rank - 1], std::int64_t{isa::kLanes});
+    extents[rank - 2] = round_up(extents[rank - 2], std::int64_t{isa::kSublanes});
+    bytes += std::accumulate(extents.begin(), extents.end(), std::int64_t{4}, std::multiplies<>());
+  };
+  const bool is_beside =
+      calls(old_, kCholeskyAndInverse) || calls(old_, "ProductOfElementaryHouseholderReflectors");
+  for (const Id operand : old_.operands) add(edit_.dimensions(operand));
+  for (const hlo::Shape& result : results_) {
+    add(result.dimensions);
+    if (is_beside) add(result.dimensions);
+  }
+  return static_cast<std::uint64_t>(bytes);
 }
 
 /// As many matrices at a time as the bytes are enough for, of those numbers that divide the batch;
-/// 0: not even one.
-std::int64_t FactorizationExpander::matrices_at_a_time(const std::vector<hlo::Shape>& results,
-                                                       std::int64_t count,
-                                                       std::uint64_t most_bytes) const {
-  const std::size_t batch_rank = edit_.dimensions(old_.operands[0]).size() - 2;
-  std::uint64_t bytes = 0;
-  for (const Id operand : old_.operands) {
-    bytes += tiled_bytes(of_one(edit_.dimensions(operand), batch_rank));
-  }
-  for (const hlo::Shape& result : results) {
-    bytes += tiled_bytes(of_one(result.dimensions, batch_rank));
-  }
-  std::int64_t part = count;
-  while (part > 0 && (count % part != 0 || static_cast<std::uint64_t>(part) * bytes > most_bytes)) {
+/// where they are in the lanes, whole registers of them. 0: there are none.
+std::int64_t FactorizationExpander::matrices_at_a_time(std::uint64_t most_bytes) const {
+  const std::int64_t unit = place_ == BatchPlace::kLast ? isa::kLanes : 1;
+  std::int64_t part = count_;
+  while (part > 0 &&
+         (count_ % part != 0 || part % unit != 0 || moved_bytes(place_, part) > most_bytes)) {
     --part;
   }
   return part;
@@ -102,17 +127,12 @@ std::int64_t FactorizationExpander::matrices_at_a_time(const std::vector<hlo::Sh
 
 /// Parts one after the other, each cut off by the counter and written to its place.
 void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
-  const Extents first = edit_.dimensions(old_.operands[0]);
-  const std::size_t batch_rank = first.size() - 2;
-  std::int64_t count = 1;
-  for (std::size_t d = 0; d < batch_rank; ++d) count *= first[d];
-  std::vector<hlo::Shape> results = old_.shape.elements;
-  if (!old_.shape.is_tuple()) results = {old_.shape};
-  const std::int64_t part = matrices_at_a_time(results, count, most_bytes);
+  const std::vector<hlo::Shape>& results = results_;
+  const std::int64_t count = count_, part = matrices_at_a_time(most_bytes);
   if (part == count || part == 0) return;
 
-  const auto batched = [batch_rank](const Extents& extents, std::int64_t matrices) {
-    Extents made = of_one(extents, batch_rank);
+  const auto batched = [this](const Extents& extents, std::int64_t matrices) {
+    Extents made = of_one(extents, batch_rank_);
     made.insert(made.begin(), matrices);
     return made;
   };
@@ -180,105 +200,129 @@ void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
   }
 }
 
-/// Column i of the factor is that of what is left, over the root of its diagonal element; its outer
-/// product with itself is taken off. Row and diagonal element are sums of one kernel; in the next
-/// one each row finds its element of the column, which is a sum along lanes, over the diagonal one.
-/// Reads one triangle only.
-void FactorizationExpander::cholesky() {
-  const bool is_lower = says(old_, "lower=true");
-  const Id given = old_.operands[0];
-  const Extents extents = edit_.dimensions(given);
-  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
-  const Id is_given = edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
-                                    edit_.iota(ElementType::kS32, extents, last),
-                                    is_lower ? ComparisonDirection::kGe : ComparisonDirection::kLe);
-  const Id matrix = edit_.select(is_given, given, turned(edit_, given));
+/// The operand as the loop takes it.
+Id FactorizationExpander::with_batch_placed(Id operand) {
+  if (place_ == BatchPlace::kFirst) return operand;
+  Extents extents = of_one(edit_.dimensions(operand), batch_rank_);
+  extents.insert(extents.begin(), count_);
+  Extents order(extents.size());
+  std::iota(order.begin(), order.end(), 1);
+  order.back() = 0;
+  return edit_.transpose(edit_.reshape(operand, extents), order);
+}
+
+Id FactorizationExpander::with_batch_as_given(Id result, const Extents& extents) {
+  if (place_ == BatchPlace::kFirst) return result;
+  Extents order(edit_.dimensions(result).size());
+  std::iota(order.begin(), order.end(), -1);
+  order.front() = static_cast<std::int64_t>(order.size()) - 1;
+  return edit_.reshape(edit_.transpose(result, order), extents);
+}
+
+std::vector<Id> FactorizationExpander::expanded(const std::vector<Id>& operands) {
+  if (old_.opcode == HloOpcode::kCholesky) return {cholesky(operands[0])};
+  if (old_.opcode == HloOpcode::kTriangularSolve) {
+    return {triangular_solve(operands[0], operands[1])};
+  }
+  if (calls(old_, kCholeskyAndInverse)) return cholesky_and_inverse(operands[0]);
+  if (calls(old_, "LuDecomposition")) return lu(operands[0]);
+  if (calls(old_, "Qr")) return qr(operands[0]);
+  return {reflectors(operands[0], operands[1])};
+}
+
+void FactorizationExpander::run() {
+  std::vector<Id> operands;
+  for (const Id operand : old_.operands) operands.push_back(with_batch_placed(operand));
+  std::vector<Id> made = expanded(operands);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    made[i] = with_batch_as_given(made[i], results_[i].dimensions);
+  }
+  if (old_.shape.is_tuple()) {
+    edit_.finish_tuple(made);
+  } else {
+    edit_.finish(made[0]);
+  }
+}
+
+/// Multiples of row i are taken off the rows below it until the rows of A = L D L^T, of so many
+/// columns, are those of D L^T; what stands beside them likewise. Row and diagonal element are sums
+/// of one kernel; in the next one each row finds its element of the column over the diagonal one.
+Id FactorizationExpander::eliminated(Id matrix, std::int64_t columns) {
+  const Extents extents = edit_.dimensions(matrix);
   const auto body = [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
-    Matrices m(edit, extents);
+    Matrices m = matrices(edit, extents);
     const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
     const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
     const Id row = m.along_columns(m.sum_of_columns(is_row, state[0]));
     const Id diagonal = m.element_at(is_row, is_column, state[0]);
-    const Id column = m.scaled_column(is_column, state[0], m.reciprocal(diagonal));
-    const Id rest =
-        edit.binary(HloOpcode::kSubtract, state[0], edit.binary(HloOpcode::kMultiply, column, row));
-    const Id root = m.all_over(edit.unary(HloOpcode::kSqrt, diagonal), extents);
-    const Id factor = edit.binary(HloOpcode::kMultiply, column, root);
-    const Id lower = m.kept(m.rows_that(ComparisonDirection::kGe, i), factor);
-    return std::vector<Id>{rest, edit.select(is_column, lower, state[1])};
-  };
-  const Id factors = loop(extents.back(), {matrix, zeros(edit_, extents)}, body)[1];
-  edit_.finish(is_lower ? factors : turned(edit_, factors));
-}
-
-/// A = L D L^T by elimination of the lower triangle's matrix and, beside it, of the identity:
-/// multiples of row i are taken off the rows below it until rows are those of D L^T and of L's
-/// inverse. Over the roots of D they are the factor's transpose and inverse.
-void FactorizationExpander::cholesky_and_inverse() {
-  const Id given = old_.operands[0];
-  const Extents extents = edit_.dimensions(given);
-  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
-  const auto on = [&](ComparisonDirection side) {
-    return edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
-                         edit_.iota(ElementType::kS32, extents, last), side);
-  };
-  Matrices all(edit_, extents);
-  const Id matrix = edit_.select(on(ComparisonDirection::kGe), given, turned(edit_, given));
-  const Id one = edit_.splat(ElementType::kF32, extents, 1);
-  const Id both = edit_.concatenate({matrix, all.kept(on(ComparisonDirection::kEq), one)}, last);
-  const Extents wide = edit_.dimensions(both);
-  const auto body = [&](GraphEditor& edit, Id i, const std::vector<Id>& values) {
-    Matrices m(edit, wide);
-    const Id is_column = m.columns_that(ComparisonDirection::kEq, i);
-    const Id is_row = m.rows_that(ComparisonDirection::kEq, i);
-    const Id row = m.along_columns(m.sum_of_columns(is_row, values[0]));
-    const Id diagonal = m.element_at(is_row, is_column, values[0]);
     const Id column = m.kept(m.rows_that(ComparisonDirection::kGt, i),
-                             m.scaled_column(is_column, values[0], m.reciprocal(diagonal)));
-    return std::vector<Id>{edit.binary(HloOpcode::kSubtract, values[0],
+                             m.scaled_column(is_column, state[0], m.reciprocal(diagonal)));
+    return std::vector<Id>{edit.binary(HloOpcode::kSubtract, state[0],
                                        edit.binary(HloOpcode::kMultiply, column, row))};
   };
-  const Id result = loop(extents.back(), {both}, body)[0];
-  Extents starts(wide.size(), 0);
-  const Id rows = edit_.slice(result, starts, extents);
-  starts.back() = extents.back();
-  const Id inverse = edit_.slice(result, starts, wide);
-  const Id roots =
-      edit_.unary(HloOpcode::kSqrt, all.sum_of_rows(on(ComparisonDirection::kEq), rows));
+  return loop(columns, {matrix}, body)[0];
+}
+
+/// The rows of D L^T over the roots of D are those of the factor's transpose. Reads one triangle
+/// only.
+Id FactorizationExpander::cholesky(Id given) {
+  const bool is_lower = says(old_, "lower=true");
+  Matrices all = matrices(edit_, edit_.dimensions(given));
+  const Id is_given =
+      all.elements_on(is_lower ? ComparisonDirection::kGe : ComparisonDirection::kLe);
+  const Id rows = eliminated(edit_.select(is_given, given, all.turned(given)), all.columns());
+  const Id diagonal = all.sum_of_rows(all.elements_on(ComparisonDirection::kEq), rows);
+  const Id scale = all.along_rows(all.reciprocal(edit_.unary(HloOpcode::kSqrt, diagonal)));
+  const Id upper = all.kept(all.elements_on(ComparisonDirection::kLe),
+                            edit_.binary(HloOpcode::kMultiply, rows, scale));
+  return is_lower ? all.turned(upper) : upper;
+}
+
+/// Beside the matrix the identity is eliminated: its rows are those of L's inverse.
+std::vector<Id> FactorizationExpander::cholesky_and_inverse(Id given) {
+  Matrices all = matrices(edit_, edit_.dimensions(given));
+  const Id matrix =
+      edit_.select(all.elements_on(ComparisonDirection::kGe), given, all.turned(given));
+  const Id one = edit_.splat(ElementType::kF32, edit_.dimensions(given), 1);
+  const Id identity = all.kept(all.elements_on(ComparisonDirection::kEq), one);
+  const std::int64_t n = all.columns();
+  const Id result = eliminated(edit_.concatenate({matrix, identity}, all.column_dimension()), n);
+  const Id rows = all.columns_from(result, 0, n), inverse = all.columns_from(result, n, 2 * n);
+  const Id roots = edit_.unary(HloOpcode::kSqrt,
+                               all.sum_of_rows(all.elements_on(ComparisonDirection::kEq), rows));
   const Id scale = all.along_rows(all.reciprocal(roots));
   const auto scaled = [&](Id x, ComparisonDirection side) {
-    return all.kept(on(side), edit_.binary(HloOpcode::kMultiply, x, scale));
+    return all.kept(all.elements_on(side), edit_.binary(HloOpcode::kMultiply, x, scale));
   };
-  edit_.finish_tuple({turned(edit_, scaled(rows, ComparisonDirection::kLe)),
-                      scaled(inverse, ComparisonDirection::kGe)});
+  return {all.turned(scaled(rows, ComparisonDirection::kLe)),
+          scaled(inverse, ComparisonDirection::kGe)};
 }
 
 /// op(A) X = B by elimination: with the rows of both over the diagonal elements of op(A), row i of
 /// B is that of X once the rows before have been taken off, and its multiples by column i are taken
-/// off those that come later. Only B changes; column i of op(A), a sum along lanes, is 0 where
-/// nothing is taken off. X op(A) = B is op(A)^T X^T = B^T.
-void FactorizationExpander::triangular_solve() {
+/// off those that come later. Only B changes; column i of op(A) is 0 where nothing is taken off.
+/// X op(A) = B is op(A)^T X^T = B^T.
+Id FactorizationExpander::triangular_solve(Id triangle, Id right) {
   const TriangularOptions options(old_);
   const bool is_left = options.is_left, turns = options.is_transposed == is_left;
   const bool is_lower = options.is_lower != turns;
-  Id triangle = turns ? turned(edit_, old_.operands[0]) : old_.operands[0];
-  Id right = is_left ? old_.operands[1] : turned(edit_, old_.operands[1]);
-  const Extents square = edit_.dimensions(triangle), extents = edit_.dimensions(right);
-  const std::int64_t n = square.back();
-  const auto last = static_cast<std::int64_t>(square.size()) - 1;
-  Matrices a(edit_, square), b(edit_, extents);
-  const auto on = [&](ComparisonDirection side) {
-    return edit_.compare(edit_.iota(ElementType::kS32, square, last - 1),
-                         edit_.iota(ElementType::kS32, square, last), side);
-  };
+  const Extents square = edit_.dimensions(triangle);
+  Matrices a = matrices(edit_, square);
+  if (turns) triangle = a.turned(triangle);
+  if (!is_left) right = matrices(edit_, edit_.dimensions(right)).turned(right);
+  const Extents extents = edit_.dimensions(right);
+  Matrices b = matrices(edit_, extents);
+  const std::int64_t n = a.columns();
   if (!options.is_unit) {
-    const Id factors = a.reciprocal(a.sum_of_rows(on(ComparisonDirection::kEq), triangle));
+    const Id diagonal = a.sum_of_rows(a.elements_on(ComparisonDirection::kEq), triangle);
+    const Id factors = a.reciprocal(diagonal);
     triangle = edit_.binary(HloOpcode::kMultiply, triangle, a.along_rows(factors));
     right = edit_.binary(HloOpcode::kMultiply, right, b.along_rows(factors));
   }
-  triangle = a.kept(on(is_lower ? ComparisonDirection::kGt : ComparisonDirection::kLt), triangle);
+  triangle = a.kept(a.elements_on(is_lower ? ComparisonDirection::kGt : ComparisonDirection::kLt),
+                    triangle);
   const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
-    Matrices a(edit, square), b(edit, extents);
+    Matrices a = matrices(edit, square), b = matrices(edit, extents);
     const Id i =
         is_lower ? step
                  : edit.binary(HloOpcode::kSubtract,
@@ -289,14 +333,14 @@ void FactorizationExpander::triangular_solve() {
     return std::vector<Id>{state[0], edit.binary(HloOpcode::kSubtract, state[1], taken)};
   };
   const Id solved = loop(n, {triangle, right}, body)[1];
-  edit_.finish(is_left ? solved : turned(edit_, solved));
+  return is_left ? solved : b.turned(solved);
 }
 
 /// The first row with the largest element of column i from i on, as a number of f32. No element is
 /// the largest where one is not a number: the row stays.
 Id pivot_of(GraphEditor& edit, Matrices& m, Id is_candidate, Id matrix, Id i) {
   const Extents extents = edit.dimensions(matrix);
-  const auto column = static_cast<std::int64_t>(extents.size()) - 1, row = column - 1;
+  const std::int64_t row = m.row_dimension(), column = m.column_dimension();
   const auto count = static_cast<double>(m.rows());
   const Id size = edit.select(is_candidate, edit.unary(HloOpcode::kAbs, matrix),
                               edit.splat(ElementType::kF32, extents, -1));
@@ -315,10 +359,10 @@ Id pivot_of(GraphEditor& edit, Matrices& m, Id is_candidate, Id matrix, Id i) {
 /// Row i and that of the pivot change places; the rows below lose their multiple of it, which
 /// stands in column i from then on. State: the matrix with the order of rows as its last column,
 /// pivots. All of it happens in the matrix: vectors along rows would be turned on their way.
-std::vector<Id> lu_step(GraphEditor& edit, const Extents& extents, Id step,
-                        const std::vector<Id>& state) {
+std::vector<Id> FactorizationExpander::lu_step(GraphEditor& edit, const Extents& extents, Id step,
+                                               const std::vector<Id>& state) const {
   using Direction = ComparisonDirection;
-  Matrices m(edit, extents);
+  Matrices m = matrices(edit, extents);
   const Extents pivots = edit.dimensions(state[1]);
   const Id i = edit.convert(step, ElementType::kF32);
   const Id is_column = m.columns_that(Direction::kEq, i), is_row = m.rows_that(Direction::kEq, i);
@@ -374,10 +418,10 @@ Reflection reflection_of(GraphEditor& edit, Matrices& m, Id matrix, Id is_row, I
 }
 
 /// Reflects the columns behind column i. State: the matrix, the factors of reflections.
-std::vector<Id> qr_step(GraphEditor& edit, const Extents& extents, Id i,
-                        const std::vector<Id>& state) {
+std::vector<Id> FactorizationExpander::qr_step(GraphEditor& edit, const Extents& extents, Id i,
+                                               const std::vector<Id>& state) const {
   using Direction = ComparisonDirection;
-  Matrices m(edit, extents);
+  Matrices m = matrices(edit, extents);
   const Extents factors = edit.dimensions(state[1]);
   const Id is_column = m.columns_that(Direction::kEq, i), is_row = m.rows_that(Direction::kEq, i);
   const Id is_below = m.rows_that(Direction::kGt, i);
@@ -397,71 +441,59 @@ std::vector<Id> qr_step(GraphEditor& edit, const Extents& extents, Id i,
 }
 
 /// Numbers of rows are counted in f32.
-void FactorizationExpander::lu() {
-  const Extents given = edit_.dimensions(old_.operands[0]);
-  const auto last = static_cast<std::int64_t>(given.size()) - 1;
-  Matrices all(edit_, given);
-  const std::int64_t trips = std::min(all.rows(), all.columns());
-  Extents pivots = all.batch(), one = given;
-  pivots.push_back(trips);
-  one.back() = 1;
-  const Id order = edit_.iota(ElementType::kF32, one, last - 1);
-  const Id both = edit_.concatenate({old_.operands[0], order}, last);
+std::vector<Id> FactorizationExpander::lu(Id given) {
+  Matrices all = matrices(edit_, edit_.dimensions(given));
+  const std::int64_t trips = std::min(all.rows(), all.columns()), columns = all.columns();
+  const Id order = edit_.iota(ElementType::kF32, all.with_columns(1), all.row_dimension());
+  const Id both = edit_.concatenate({given, order}, all.column_dimension());
   const Extents extents = edit_.dimensions(both);
   const std::vector<Id> results =
-      loop(trips, {both, zeros(edit_, pivots)},
+      loop(trips, {both, zeros(edit_, all.vectors_of(trips))},
            [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
              return lu_step(edit, extents, step, state);
            });
-  Extents starts(given.size(), 0);
-  const Id factors = edit_.slice(results[0], starts, given);
-  starts.back() = given.back();
-  const Id rows = edit_.reshape(edit_.slice(results[0], starts, extents), all.row_vectors());
-  edit_.finish_tuple({factors, edit_.convert(results[1], ElementType::kS32),
-                      edit_.convert(rows, ElementType::kS32)});
+  const Id factors = all.columns_from(results[0], 0, columns);
+  const Id rows =
+      edit_.reshape(all.columns_from(results[0], columns, columns + 1), all.row_vectors());
+  return {factors, edit_.convert(results[1], ElementType::kS32),
+          edit_.convert(rows, ElementType::kS32)};
 }
 
-void FactorizationExpander::qr() {
-  const Extents extents = edit_.dimensions(old_.operands[0]);
-  Matrices all(edit_, extents);
+std::vector<Id> FactorizationExpander::qr(Id given) {
+  const Extents extents = edit_.dimensions(given);
+  Matrices all = matrices(edit_, extents);
   const std::int64_t trips = std::min(all.rows(), all.columns());
-  Extents factors = all.batch();
-  factors.push_back(trips);
-  edit_.finish_tuple(loop(trips, {old_.operands[0], zeros(edit_, factors)},
-                          [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
-                            return qr_step(edit, extents, i, state);
-                          }));
+  return loop(trips, {given, zeros(edit_, all.vectors_of(trips))},
+              [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
+                return qr_step(edit, extents, i, state);
+              });
 }
 
 /// The product of reflections on the columns of the identity, the last one first.
-void FactorizationExpander::reflectors() {
-  const Extents extents = edit_.dimensions(old_.operands[0]);
-  const Extents factors = edit_.dimensions(old_.operands[1]);
-  Matrices all(edit_, extents);
-  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
-  const Id on_diagonal =
-      edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
-                    edit_.iota(ElementType::kS32, extents, last), ComparisonDirection::kEq);
-  const Id identity = all.kept(on_diagonal, edit_.splat(ElementType::kF32, extents, 1));
-  const std::int64_t count = factors.back();
+Id FactorizationExpander::reflectors(Id vectors, Id factors) {
+  const Extents extents = edit_.dimensions(vectors), factor_extents = edit_.dimensions(factors);
+  Matrices all = matrices(edit_, extents);
+  const Id identity = all.kept(all.elements_on(ComparisonDirection::kEq),
+                               edit_.splat(ElementType::kF32, extents, 1));
+  const std::int64_t count = factor_extents[static_cast<std::size_t>(all.row_dimension())];
   const auto body = [&](GraphEditor& edit, Id step, const std::vector<Id>& state) {
     using Direction = ComparisonDirection;
-    Matrices m(edit, extents);
+    Matrices m = matrices(edit, extents);
     const Id i = edit.binary(HloOpcode::kSubtract,
                              edit.scalar(ElementType::kS32, static_cast<double>(count - 1)), step);
     const Id column = m.along_rows(m.sum_of_rows(m.columns_that(Direction::kEq, i), state[0]));
     const Id vector =
         edit.select(m.rows_that(Direction::kEq, i), edit.splat(ElementType::kF32, extents, 1),
                     m.kept(m.rows_that(Direction::kGt, i), column));
-    const Id tau = m.element(m.elements_that(factors, Direction::kEq, i), state[1]);
+    const Id tau = m.element(m.elements_that(factor_extents, Direction::kEq, i), state[1]);
     const Id product = edit.binary(HloOpcode::kMultiply, state[2], vector);
-    const Id dots = m.along_columns(edit.reduce(product, HloOpcode::kAdd, {last - 1}, 0));
+    const Id dots = m.along_columns(edit.reduce(product, HloOpcode::kAdd, {m.row_dimension()}, 0));
     const Id turned_by = edit.binary(HloOpcode::kMultiply, m.all_over(tau, extents), dots);
     return std::vector<Id>{state[0], state[1],
                            edit.binary(HloOpcode::kSubtract, state[2],
                                        edit.binary(HloOpcode::kMultiply, vector, turned_by))};
   };
-  edit_.finish(loop(count, {old_.operands[0], old_.operands[1], identity}, body)[2]);
+  return loop(count, {vectors, factors, identity}, body)[2];
 }
 
 /// Matrices in a batch of one are matrices: the sums of its loops are such over whole arrays, and
@@ -509,7 +541,7 @@ void expand_factorizations(hlo::Module& module, const Target& target) {
   rewrite_everywhere(module, is_batch_of_one, work_without_batch);
   write_in_blocks(module, target);
   rewrite_everywhere(module, is_factorization, [&](GraphEditor& edit, const HloInstruction& old) {
-    FactorizationExpander(module, edit, old).work_in_parts(target.vmem_bytes / 8);
+    FactorizationExpander(module, edit, old).work_in_parts(target.vmem_bytes / 4);
   });
   rewrite_everywhere(module, is_factorization, [&](GraphEditor& edit, const HloInstruction& old) {
     FactorizationExpander(module, edit, old).run();

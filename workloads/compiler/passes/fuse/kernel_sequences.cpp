@@ -76,11 +76,14 @@ class Joiner {
 
   void run() {
     if (kernels_ > 0) {
+      const std::uint64_t otherwise = most_granules_;
+      most_granules_ += otherwise / 5;  // Vectors beside the state of a loop.
       limits_ = {most_granules_, most_granules_, kMostAddressesOfLoop};
       collect();
       if (!is_whole_loop()) {
         sequences_.clear();
         limits_ = {};
+        most_granules_ = otherwise;
       }
     }
     if (sequences_.empty()) collect();
