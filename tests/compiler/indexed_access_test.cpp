@@ -218,6 +218,32 @@ std::size_t accesses_left(const std::string& text) {
   }));
 }
 
+/// Windows of 20 rows in each of 30 matrices. What they take whole they take at place 0, or there
+/// is no such window; its elements are not found one by one.
+TEST(IndexedAccess, WindowsOfWholeRowsAreAddedInRows) {
+  const std::string text =
+      "HloModule s\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] "
+      "add(a, b)\n}\nENTRY main {\n  x = f32[30,500,130] parameter(0)\n  i = s32[30,2] "
+      "parameter(1)\n  k = s32[] constant(1)\n  m = s32[30,1] broadcast(k), dimensions={}\n  z = "
+      "s32[] constant(0)\n  h = s32[30,1] broadcast(z), dimensions={}\n  t = s32[30,1] slice(i), "
+      "slice={[0:30],[1:2]}\n  o = s32[30,1] and(t, m)\n  g = s32[30,1] slice(i), "
+      "slice={[0:30],[0:1]}\n  n = s32[30,2] concatenate(g, o), dimensions={1}\n  u = "
+      "f32[30,20,130] parameter(2)\n  ROOT r = f32[30,500,130] scatter(x, n, u), "
+      "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={1,2}, "
+      "input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=1, "
+      "to_apply=sum\n}\n";
+  check_hlo(text, indices(-5, 510));
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::Refusals refusals;
+  compiler::rewrite_indexed_access(module, compiler::Target(), refusals);
+  const hlo::Computation& entry = module.entry_computation();
+  for (const hlo::HloInstruction& each : entry.instructions) {
+    if (each.opcode != hlo::HloOpcode::kScatter) continue;
+    EXPECT_EQ(entry.at(each.operands[1]).shape.element_count(), 30 * 20);
+  }
+  EXPECT_EQ(accesses_left(text), 1U);
+}
+
 /// A gather of rows of a table of f32 by numbers of any extents ("4,10").
 std::string row_gather(std::int64_t rows, std::int64_t width, const std::string& picks) {
   const std::string columns = std::to_string(width);

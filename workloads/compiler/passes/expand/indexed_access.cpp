@@ -111,6 +111,7 @@ class IndexedAccess {
                      const Extents& extents, const Extents& pick_extents);
   void visit_scatter(Id id);
   Extents window_of(const HloInstruction& scatter) const;
+  Extents indexed_in(const HloInstruction& scatter) const;
   bool update_window(const HloInstruction& scatter, HloOpcode opcode);
   bool add_windows(const HloInstruction& scatter, HloOpcode opcode);
   Id rows_of_updates(const HloInstruction& scatter, const Roles& roles, const Extents& extents,
@@ -445,6 +446,15 @@ Id IndexedAccess::rows_of_updates(const HloInstruction& scatter, const Roles& ro
     indexed_extents.push_back(extents[at_d]);
   }
   if (components.empty()) refuse("expected an index");
+  for (std::int64_t d : dims.start_index_map) {
+    if (contains(roles.indexed, d)) continue;
+    // The window is all of the dimension.
+    const Id number = component(indices, dims.index_vector_dim, place_in(dims.start_index_map, d),
+                                dims.start_indices_batching_dims);
+    const Id zero = edit_.splat(ElementType::kS32, edit_.dimensions(number), 0);
+    const Id fits = edit_.compare(number, zero, ComparisonDirection::kEq);
+    inside = edit_.binary(HloOpcode::kAnd, inside, edit_.broadcast(fits, pick_extents, own_places));
+  }
   return edit_.select(inside, linear(components, indexed_extents),
                       edit_.splat(ElementType::kS32, pick_extents, -1));
 }
@@ -644,6 +654,20 @@ bool IndexedAccess::add_windows(const HloInstruction& scatter, HloOpcode opcode)
   return true;
 }
 
+/// Dimensions along which the updates of a scatter have places: what windows take whole has one.
+Extents IndexedAccess::indexed_in(const HloInstruction& scatter) const {
+  const Extents& extents = scatter.shape.dimensions;
+  const Extents sizes = window_of(scatter);
+  Extents indexed;
+  for (std::int64_t d : scatter.gather->start_index_map) {
+    const auto at_d = static_cast<std::size_t>(d);
+    if (extents[at_d] == 1 || sizes[at_d] < extents[at_d]) indexed.push_back(d);
+  }
+  if (indexed.empty()) indexed = scatter.gather->start_index_map;
+  std::sort(indexed.begin(), indexed.end());
+  return indexed;
+}
+
 void IndexedAccess::visit_scatter(Id id) {
   const HloInstruction scatter = at(id);
   const hlo::GatherDimensions& dims = scatter.gather;
@@ -672,13 +696,12 @@ void IndexedAccess::visit_scatter(Id id) {
 
   // Which dimension of the array each window dimension of the updates is.
   const Extents sizes = window_of(scatter);
-  Extents windows, indexed;
+  Extents windows;
   for (std::int64_t d = 0; d < rank; ++d) {
     if (contains(dims.collapsed_slice_dims, d) || contains(dims.operand_batching_dims, d)) continue;
     windows.push_back(d);
   }
-  for (std::int64_t d : dims.start_index_map) indexed.push_back(d);
-  std::sort(indexed.begin(), indexed.end());
+  const Extents indexed = indexed_in(scatter);
   // Windows that start at 0 and are shorter than the array: a sum adds zeros to the rest, other
   // operations work on what the windows cover.
   Extents shorter;
