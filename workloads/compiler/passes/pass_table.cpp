@@ -418,7 +418,7 @@ std::vector<Pass> shaping_rows() {
 std::vector<Pass> kernel_rows() {
   const Stage stage = Stage::kEntry;
   const Facts laid_out{Fact::kLayouts, Fact::kOutlined};
-  const Facts fused{Fact::kFused}, scheduled{Fact::kScheduled};
+  const Facts fused{Fact::kFused};
   return {
       {"assign_layouts",
        stage,
@@ -460,23 +460,25 @@ std::vector<Pass> kernel_rows() {
       {"read_slices_in_place", stage, on_module<read_slices_in_place>, fused, {Fact::kStoredTypes}},
       {"widen", stage, on_module<widen>, {Fact::kFused, Fact::kLayouts}, {}, {Fact::kStoredTypes}},
       {"part_large_fusions", stage, with_target<part_large_fusions>, {Fact::kStoredTypes}, {}},
-      {"join_small_kernels", stage, run_join_small_kernels, {Fact::kStoredTypes}, scheduled},
+  };
+}
+
+/// Kernels are joined and put in order, arrays get places in HBM.
+std::vector<Pass> scheduling_rows() {
+  const Stage stage = Stage::kEntry;
+  const Facts stored{Fact::kStoredTypes}, scheduled{Fact::kScheduled};
+  const std::vector<const char*> small{"join_small_kernels"};
+  return {
+      {"join_small_kernels", stage, run_join_small_kernels, stored, scheduled},
       {"write_concatenations_in_place",
        stage,
        on_module<write_concatenations_in_place>,
-       {Fact::kStoredTypes},
-       {Fact::kScheduled},
+       stored,
+       scheduled,
        {},
        {},
-       {"join_small_kernels"}},
-      {"join_moves",
-       stage,
-       with_target<join_moves>,
-       {Fact::kStoredTypes},
-       {Fact::kScheduled},
-       {},
-       {},
-       {"join_small_kernels"}},
+       small},
+      {"join_moves", stage, with_target<join_moves>, stored, scheduled, {}, {}, small},
       {"insert_copies",
        stage,
        on_module_then_names<insert_copies>,
@@ -503,8 +505,8 @@ std::vector<Pass> kernel_rows() {
 
 std::vector<Pass> made_table() {
   std::vector<Pass> table;
-  for (const auto& rows :
-       {whole_module_rows(), inline_rows(), rewriting_rows(), shaping_rows(), kernel_rows()}) {
+  for (const auto& rows : {whole_module_rows(), inline_rows(), rewriting_rows(), shaping_rows(),
+                           kernel_rows(), scheduling_rows()}) {
     table.insert(table.end(), rows.begin(), rows.end());
   }
   return table;
