@@ -223,6 +223,30 @@ TEST(Bitcasts, AVectorIsRowsOf128Elements) {
 
 // Simplification.
 
+TEST(Simplify, APartOfOneOperandOfAConcatenationIsAPartOfTheOperand) {
+  hlo::Module module = hlo::read_hlo_text("t.hlo", R"(HloModule t
+ENTRY main {
+  x = f32[3,5] parameter(0)
+  y = f32[3,7] parameter(1)
+  both = f32[3,12] concatenate(x, y), dimensions={1}
+  whole = f32[3,5] slice(both), slice={[0:3], [0:5]}
+  some = f32[2,3] slice(both), slice={[1:3], [6:12:2]}
+  of_both = f32[3,3] slice(both), slice={[0:3], [4:7]}
+  ROOT all = (f32[3,5], f32[2,3], f32[3,3]) tuple(whole, some, of_both)
+}
+)");
+  compiler::simplify(module);
+  const hlo::Computation& entry = module.entry_computation();
+  const hlo::HloInstruction& root = entry.at(entry.root);
+  EXPECT_EQ(entry.at(root.operands[0]).name, "x");
+  const hlo::HloInstruction& some = entry.at(root.operands[1]);
+  EXPECT_EQ(entry.at(some.operands[0]).name, "y");
+  EXPECT_EQ(some.slice->starts, (std::vector<std::int64_t>{1, 1}));
+  EXPECT_EQ(some.slice->limits, (std::vector<std::int64_t>{3, 7}));
+  EXPECT_EQ(some.slice->strides, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(entry.at(entry.at(root.operands[2]).operands[0]).opcode, HloOpcode::kConcatenate);
+}
+
 TEST(Simplify, ArithmeticOnConstantsIsDoneBeforeTheRun) {
   GraphBuilder graph("constants");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 4}));

@@ -65,6 +65,7 @@ class Simplifier {
   bool simplify_broadcast(InstructionId id);
   bool simplify_constant(InstructionId id);
   bool slice_constant(InstructionId id);
+  bool slice_concatenated(InstructionId id);
   bool simplify_elementwise(InstructionId id);
   bool simplify_arithmetic(InstructionId id);
   void note_rectified(const HloInstruction& instruction);
@@ -285,6 +286,27 @@ bool Simplifier::slice_constant(InstructionId id) {
   slice.literal = std::move(*literal);
   simplify_constant(id);
   return true;
+}
+
+/// A slice inside of one operand of a concatenation is a slice of that one.
+bool Simplifier::slice_concatenated(InstructionId id) {
+  const HloInstruction& joined = operand(at(id), 0);
+  if (joined.opcode != HloOpcode::kConcatenate) return false;
+  const auto d = static_cast<std::size_t>(joined.dimensions.front());
+  hlo::SliceBounds bounds = at(id).slice.get();
+  std::int64_t begin = 0;
+  for (const InstructionId part : joined.operands) {
+    const std::int64_t end = begin + at(part).shape.dimensions[d];
+    if (bounds.starts[d] >= begin && bounds.limits[d] <= end) {
+      bounds.starts[d] -= begin;
+      bounds.limits[d] -= begin;
+      at(id).slice = bounds;
+      at(id).operands = {part};
+      return true;
+    }
+    begin = end;
+  }
+  return false;
 }
 
 bool Simplifier::simplify_elementwise(InstructionId id) {
@@ -572,7 +594,7 @@ bool Simplifier::visit(InstructionId id) {
     case HloOpcode::kOptimizationBarrier:
       return becomes_operand(id, instruction.operands.size() == 1);
     case HloOpcode::kSlice:
-      if (slice_constant(id)) return true;
+      if (slice_constant(id) || slice_concatenated(id)) return true;
       [[fallthrough]];
     case HloOpcode::kPad:
     case HloOpcode::kReverse:
