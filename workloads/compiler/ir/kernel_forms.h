@@ -91,6 +91,11 @@ bool is_kernel_sequence(const hlo::HloInstruction& instruction);
 /// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
 bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 
+/// Whether a fused computation reads elements of its operands from elsewhere, so that its kernel is
+/// one whose arrays stand in VMEM: pads, slices and concatenations in it that neither move lanes of
+/// a tile nor are read or written in place.
+bool needs_whole_arrays(const hlo::Computation& fused);
+
 /// The same of a copy, transpose or reshape between arrays that lie like this.
 bool moves_in_vmem(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 

@@ -46,6 +46,7 @@
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
 #include "workloads/compiler/passes/fuse/large_fusions.h"
 #include "workloads/compiler/passes/fuse/move_sequences.h"
+#include "workloads/compiler/passes/fuse/shifts_in_place.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
 #include "workloads/compiler/passes/fuse/sums_of_images.h"
 #include "workloads/compiler/passes/layout/copies.h"
@@ -469,6 +470,14 @@ std::vector<Pass> scheduling_rows() {
   const Facts stored{Fact::kStoredTypes}, scheduled{Fact::kScheduled};
   const std::vector<const char*> small{"join_small_kernels"};
   return {
+      {"read_shifts_in_place",
+       stage,
+       with_target<read_shifts_in_place>,
+       stored,
+       scheduled,
+       {},
+       {},
+       {"part_large_fusions"}},
       {"join_small_kernels", stage, run_join_small_kernels, stored, scheduled},
       {"write_concatenations_in_place",
        stage,

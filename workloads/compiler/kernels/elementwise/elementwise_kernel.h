@@ -148,6 +148,9 @@ class ElementwiseKernel {
   VReg column_value(const Input& input, const Place& place);
   VmemAddress kept_column(const Input& input, const Place& place);
   VReg shifted_value(const Input& input, const Place& place);
+  Index index_inside(const ArrayAccess& access, int axis, Index index, std::int64_t count);
+  VReg turned_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile,
+                   int distance);
   VReg shifted_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile);
   Index within(Index index, std::int64_t first, std::int64_t last);
   Index array_rows(const ArrayAccess& access, const Place& place, bool sliced, Index& row,
@@ -186,6 +189,12 @@ class ElementwiseKernel {
   KernelBuilder& builder_;
   bool is_resident_ = false;  ///< The arrays stand in VMEM.
   std::unique_ptr<TileMemory> memory_;
+  /// Registers of the present block that a lane tile beside needs, too: of an input, by where they
+  /// stand.
+  using TurnedKey = std::tuple<int, std::uint32_t, std::int64_t, std::uint32_t, std::int64_t,
+                               std::uint32_t, std::int64_t>;
+  std::map<TurnedKey, VReg> turned_;
+  std::uint32_t turned_block_ = 0;
   ExpressionEmitter emitter_;
 
   const ElementwisePlan::Group* group_ = nullptr;  ///< Of the pass at hand.

@@ -41,6 +41,7 @@ struct ArrayAccess {
   std::int64_t x_tiles = 1, y_tiles = 1;
   std::vector<MajorTerm> majors;
   std::vector<std::int64_t> shift;  ///< kShifted: by axis.
+  bool wraps = false;               ///< kShifted: outside of the array is its other end.
 
   /// VMEM rows that a tile takes: 8, of packed bf16 4.
   std::int64_t tile_rows() const;

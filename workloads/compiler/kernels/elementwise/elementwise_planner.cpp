@@ -111,6 +111,7 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
     if (!node.shift.empty()) {
       if (!limits_.whole_arrays) return refuse(shape, "expected the elements at their places");
       input.access = shifted_access(shape, node.shift);
+      input.access.wraps = node.wraps;
       plan_.inputs.push_back(std::move(input));
       continue;
     }

@@ -97,6 +97,18 @@ Index ElementwiseKernel::within(Index index, std::int64_t first, std::int64_t la
   return {builder_.min(low, static_cast<int>(last)), 0};
 }
 
+/// Where a shifted array has the index of a tile or row, of `count` along an axis: at the other end
+/// where the array wraps; else, where nobody needs it, at the nearest.
+Index ElementwiseKernel::index_inside(const ArrayAccess& access, int axis, Index index,
+                                      std::int64_t count) {
+  if (!access.wraps) return within(index, 0, count - 1);
+  if (access.shift[static_cast<std::size_t>(axis)] == 0) return index;
+  if (index.is_constant()) return {{}, index.offset % count};
+  const ScalarOperand given = to_operand(builder_, index);
+  const auto end = static_cast<int>(count);
+  return {builder_.select(builder_.less(given, end), given, builder_.sub(given, end)), 0};
+}
+
 /// Eight rows of a lane tile that begin `shift` rows from a row tile. Rows outside of the matrix
 /// are anything.
 VReg ElementwiseKernel::shifted_rows(const Input& input, Index first_tile, Index row_tile,
@@ -109,15 +121,29 @@ VReg ElementwiseKernel::shifted_rows(const Input& input, Index first_tile, Index
     return multiply(builder_, add(builder_, first_tile, tile), access.tile_rows());
   };
   const Index y = row_tile.plus((shift - above) / 8);
-  const Index upper = within(y, 0, access.y_tiles - 1);
+  const Index upper = index_inside(access, space_.row_axis(), y, access.y_tiles);
   if (above == 0) return memory_->load_tile(access.shape.type, at(input.region, tile_rows(upper)));
-  const Index lower = within(y.plus(1), 0, access.y_tiles - 1);
+  const Index lower = index_inside(access, space_.row_axis(), y.plus(1), access.y_tiles);
   const auto upper_mask = static_cast<std::uint8_t>(0xff >> above);
   const auto lower_mask = static_cast<std::uint8_t>(0xff & ~upper_mask);
   const VReg begin = builder_.load(at(input.region, tile_rows(upper).plus(above)).mask(upper_mask));
   const VReg end =
       builder_.load(at(input.region, tile_rows(lower).plus(above - 8)).mask(lower_mask));
   return builder_.or_(begin, end);
+}
+
+/// The same turned in its lanes; once for the lane tiles on both sides, where they are emitted
+/// together.
+VReg ElementwiseKernel::turned_rows(const Input& input, Index first_tile, Index row_tile,
+                                    Index lane_tile, int distance) {
+  if (turned_block_ != builder_.block_number()) turned_.clear();
+  turned_block_ = builder_.block_number();
+  VReg& known = turned_[{input.node, first_tile.reg.id, first_tile.offset, row_tile.reg.id,
+                         row_tile.offset, lane_tile.reg.id, lane_tile.offset}];
+  if (!known) {
+    known = builder_.rotate_lanes(shifted_rows(input, first_tile, row_tile, lane_tile), distance);
+  }
+  return known;
 }
 
 /// A register of an array whose elements stand elsewhere: of two row tiles and two lane tiles.
@@ -132,23 +158,23 @@ VReg ElementwiseKernel::shifted_value(const Input& input, const Place& place) {
   Index first_tile;
   for (const ArrayAccess::MajorTerm& term : access.majors) {
     const auto axis = static_cast<std::size_t>(term.axis);
-    const Index index =
-        within(digit(place, term.axis).plus(access.shift[axis]), 0, extents[axis] - 1);
+    const Index index = index_inside(
+        access, term.axis, digit(place, term.axis).plus(access.shift[axis]), extents[axis]);
     first_tile = add(builder_, first_tile, multiply(builder_, index, term.tiles));
   }
   const Index row_tile = digit(place, space_.row_axis());
   const std::int64_t shift = access.shift[static_cast<std::size_t>(space_.lane_axis())];
   const std::int64_t before = shift & 127;  // Lanes of the first of two tiles that are not needed.
   const Index x = digit(place, space_.lane_axis()).plus((shift - before) / 128);
-  const std::int64_t last = access.x_tiles - 1;
-  const VReg left = shifted_rows(input, first_tile, row_tile, within(x, 0, last));
-  if (before == 0) return left;
+  const Index first = index_inside(access, space_.lane_axis(), x, access.x_tiles);
+  if (before == 0) return shifted_rows(input, first_tile, row_tile, first);
   const int distance = static_cast<int>(128 - before);
-  if (last == 0) return builder_.rotate_lanes(left, distance);
-  const VReg right = shifted_rows(input, first_tile, row_tile, within(x.plus(1), 0, last));
+  const VReg left = turned_rows(input, first_tile, row_tile, first, distance);
+  if (access.x_tiles == 1) return left;
+  const Index second = index_inside(access, space_.lane_axis(), x.plus(1), access.x_tiles);
+  const VReg right = turned_rows(input, first_tile, row_tile, second, distance);
   const MReg is_left = builder_.vector_compare(Opcode::kVcmpLtS32, emitter_.lane_index(), distance);
-  return builder_.select(is_left, builder_.rotate_lanes(left, distance),
-                         builder_.rotate_lanes(right, distance));
+  return builder_.select(is_left, left, right);
 }
 
 /// Where the column's register is among those of sums along rows, or of values made of them.

@@ -113,6 +113,21 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
   }
 }
 
+bool needs_whole_arrays(const hlo::Computation& fused) {
+  const auto is_elsewhere = [&](const hlo::HloInstruction& each) {
+    const bool is_move = each.opcode == HloOpcode::kPad || each.opcode == HloOpcode::kSlice ||
+                         each.opcode == HloOpcode::kConcatenate;
+    if (!is_move || moves_lanes(fused, each)) return false;
+    if (each.opcode == HloOpcode::kSlice) {
+      return !part_of_slice(fused.at(each.operands[0]).shape, each).has_value();
+    }
+    return each.opcode == HloOpcode::kPad ||
+           !std::all_of(each.operands.begin(), each.operands.end(),
+                        [&](hlo::InstructionId id) { return is_computed_part(fused.at(id)); });
+  };
+  return std::any_of(fused.instructions.begin(), fused.instructions.end(), is_elsewhere);
+}
+
 hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction) {
   if (instruction.opcode == HloOpcode::kFusion) {
@@ -457,10 +472,42 @@ int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector
   return add_operation(HloOpcode::kSelect, pad.shape.type, {inside, value, padding});
 }
 
+/// How far an array is rolled along its one dimension that a concatenation cuts: two slices of it,
+/// the latter part before the former one, in whole tiles. 0: it is no such concatenation.
+std::int64_t ExpressionGraph::rolled_by(const hlo::HloInstruction& concatenate) const {
+  const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
+  if (concatenate.operands.size() != 2 || space_.linear) return 0;
+  const hlo::HloInstruction& upper = fused_.at(concatenate.operands[0]);
+  const hlo::HloInstruction& lower = fused_.at(concatenate.operands[1]);
+  for (const hlo::HloInstruction* part : {&upper, &lower}) {
+    if (part->opcode != HloOpcode::kSlice || !moves_by_shifts(fused_, *part)) return 0;
+  }
+  if (upper.operands[0] != lower.operands[0] ||
+      fused_.at(upper.operands[0]).shape.dimensions != concatenate.shape.dimensions) {
+    return 0;
+  }
+  const int axis = space_axes_[dimension];
+  const std::int64_t in_tile = axis == space_.lane_axis()  ? isa::kLanes
+                               : axis == space_.row_axis() ? isa::kSublanes
+                                                           : 1;
+  const std::int64_t end = lower.shape.dimensions[dimension];
+  const bool is_roll = upper.slice->starts[dimension] == end && lower.slice->starts[dimension] == 0;
+  return is_roll && space_.extent(axis) % in_tile == 0 ? end : 0;
+}
+
 int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
                                        const std::vector<int>& axes) {
   const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
   const bool turns = turns_lanes(concatenate, axes);
+  const std::int64_t rolled = turns || axes != space_axes_ ? 0 : rolled_by(concatenate);
+  if (rolled > 0) {
+    std::vector<std::int64_t> starts(axes.size(), 0);
+    starts[dimension] = rolled;
+    const hlo::InstructionId array = fused_.at(concatenate.operands[0]).operands[0];
+    const int value = shifted_parameter(concatenate, array, starts, axes);
+    nodes_[static_cast<std::size_t>(value)].wraps = true;
+    return value;
+  }
   std::int64_t begin = 0;
   int result = -1;
   const auto part_at = [&](hlo::InstructionId part) {

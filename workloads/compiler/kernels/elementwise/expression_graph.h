@@ -57,6 +57,8 @@ struct ExpressionNode {
   /// element stands that is its value; where that is outside of the operand, nobody needs the
   /// value. Empty: it stands at the point.
   std::vector<std::int64_t> shift;
+  /// kParameter with a shift: what is outside of the operand stands at its other end.
+  bool wraps = false;
   std::uint32_t bits = 0;  ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
   int axis = kNoAxis;      ///< kIota.
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
@@ -136,6 +138,7 @@ class ExpressionGraph {
   int visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes);
   int visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes);
   int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
+  std::int64_t rolled_by(const hlo::HloInstruction& concatenate) const;
   int shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
                         const std::vector<std::int64_t>& starts, const std::vector<int>& axes);
   bool turns_lanes(const hlo::HloInstruction& instruction, const std::vector<int>& axes) const;

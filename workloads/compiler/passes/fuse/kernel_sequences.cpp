@@ -58,7 +58,7 @@ class Joiner {
       : module_(module),
         entry_(module.entry_computation()),
         target_(target),
-        most_granules_(target.vmem_bytes / isa::kHbmGranuleBytes / 4),
+        most_granules_(most_granules_in_vmem(target)),
         users_(entry_.instructions.size()) {
     const auto kernels = std::count_if(
         entry_.instructions.begin(), entry_.instructions.end(), [](const HloInstruction& each) {
@@ -117,6 +117,16 @@ class Joiner {
   bool only_moves(const HloInstruction& instruction) const {
     return moves_by_shifts(entry_, instruction) || moves_in_vmem(entry_, instruction);
   }
+  /// Whether a member has no kernel but in a sequence.
+  bool needs_sequence(const HloInstruction& member) const {
+    return member.opcode == HloOpcode::kFusion && product_in(module_, member) == nullptr &&
+           needs_whole_arrays(module_.computation(member.called[0]));
+  }
+  std::uint64_t most_brought(const HloInstruction& member) const {
+    if (needs_sequence(member)) return most_granules_;
+    return only_moves(member) ? limits_.moved : limits_.granules;
+  }
+  bool is_wanted(const Run& run) const;
   bool is_immediate(const HloInstruction& user, std::size_t operand) const;
   std::uint64_t granules_at(InstructionId id) const {
     return granules_[static_cast<std::size_t>(id)];
@@ -160,7 +170,9 @@ class Joiner {
 };
 
 bool Joiner::may_join(const HloInstruction& instruction) const {
-  if (instruction.id == entry_.root || granules_of(instruction) > most_granules_) return false;
+  const bool may_be_root = needs_sequence(instruction) && !instruction.shape.is_tuple();
+  if (instruction.id == entry_.root && !may_be_root) return false;
+  if (granules_of(instruction) > most_granules_) return false;
   if (product_in(module_, instruction) != nullptr) {
     return product_in_vmem(instruction).has_value();
   }
@@ -271,8 +283,7 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   const std::uint64_t brought = granules_of(fusion, run);
   return run.members.size() < kMostMembers &&
          (all <= limits_.addresses || own + wanted_results(run, fusion.id) <= limits_.addresses) &&
-         brought <= (only_moves(fusion) ? limits_.moved : limits_.granules) &&
-         run.granules + brought <= most_granules_ &&
+         brought <= most_brought(fusion) && run.granules + brought <= most_granules_ &&
          run.kept + kept_granules_of(fusion) <= 2 * most_granules_;
 }
 
@@ -373,8 +384,14 @@ bool Joiner::pays(const Run& run) const {
   return transfers <= double(moving) * kKernelCycles;
 }
 
+bool Joiner::is_wanted(const Run& run) const {
+  const auto needs = [this](InstructionId member) { return needs_sequence(entry_.at(member)); };
+  if (std::any_of(run.members.begin(), run.members.end(), needs)) return true;
+  return run.members.size() >= least_members_ && pays(run);
+}
+
 void Joiner::close() {
-  if (run_.members.size() >= least_members_ && pays(run_)) {
+  if (is_wanted(run_)) {
     follow_names(run_);
     sequences_.push_back(std::move(run_));
   }
@@ -611,6 +628,10 @@ void Joiner::rewrite() {
 }
 
 }  // namespace
+
+std::uint64_t most_granules_in_vmem(const Target& target) {
+  return target.vmem_bytes / isa::kHbmGranuleBytes / 4;
+}
 
 void join_small_kernels(hlo::Module& module, const Target& target, bool is_loop) {
   Joiner(module, target, is_loop).run();

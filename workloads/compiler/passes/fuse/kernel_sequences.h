@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstdint>
+
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
+
+/// Granules of all arrays that stand in VMEM while a sequence runs, at most: a quarter of it.
+std::uint64_t most_granules_in_vmem(const Target& target);
 
 /// Pass: dots, elementwise kernels, reductions and what moves elements, that follow each other and
 /// whose arrays are small, become one kernel (`kernels/kernel_sequence.h`): a custom fusion whose
@@ -16,6 +21,9 @@ namespace tpu::compiler {
 ///
 /// Needs: the kernels in their final form; before insert_copies, since a sequence may write a
 /// result over any operand. Leaves: the order of everything else.
+///
+/// A fusion that reads elements of its operands from elsewhere (read_shifts_in_place) is a sequence
+/// by itself where it joins no other.
 void join_small_kernels(hlo::Module& module, const Target& target, bool is_loop);
 
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {

@@ -1,0 +1,198 @@
+#include "workloads/compiler/passes/fuse/shifts_in_place.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/compiler/graph_check.h"
+#include "tests/compiler/hlo_check.h"
+#include "tests/compiler/machine_target.h"
+#include "workloads/compiler/compiler.h"
+#include "workloads/compiler/passes/pipeline.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test::shifts_in_place_test {
+namespace {
+
+/// Checks the values of a module on the machine; pads, slices and concatenations that are kernels
+/// of their own behind the pass.
+std::ptrdiff_t moves_left(const std::string& text, std::uint32_t vmem_mib = 16) {
+  GraphCase graph = case_of(hlo::read_hlo_text("shifts.hlo", text), 5);
+  graph.machine.core.vmem_mib = vmem_mib;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+  compiler::Target target;
+  target.hbm_bytes = std::uint64_t{1} << 30;
+  target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
+  std::ptrdiff_t moves = -1;
+  const auto count = [&](const compiler::PassResult& result) {
+    if (result.pass() != "read_shifts_in_place") return;
+    const auto& instructions = result.module().entry_computation().instructions;
+    moves = std::count_if(
+        instructions.begin(), instructions.end(), [](const hlo::HloInstruction& each) {
+          return each.opcode == hlo::HloOpcode::kSlice || each.opcode == hlo::HloOpcode::kPad ||
+                 each.opcode == hlo::HloOpcode::kConcatenate;
+        });
+  };
+  compiler::schedule(graph.module, target, nullptr, count);
+  return moves;
+}
+
+std::string shape_of(const std::string& type, const std::vector<int>& extents) {
+  std::string text = type + "[";
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    text += (i > 0 ? "," : "") + std::to_string(extents[i]);
+  }
+  return text + "]";
+}
+
+/// `name` is the array whose element i is that of `x` at i + by, around its end.
+std::string roll(const std::string& name, const std::string& type, const std::vector<int>& extents,
+                 std::size_t dimension, int by) {
+  const auto part = [&](const std::string& suffix, int begin, int end) {
+    std::vector<int> cut = extents;
+    cut[dimension] = end - begin;
+    std::string bounds;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      const bool is_cut = d == dimension;
+      bounds += (d > 0 ? ", [" : "[") + std::to_string(is_cut ? begin : 0) + ":" +
+                std::to_string(is_cut ? end : extents[d]) + "]";
+    }
+    return "  " + name + suffix + " = " + shape_of(type, cut) + " slice(x), slice={" + bounds +
+           "}\n";
+  };
+  return part(".upper", by, extents[dimension]) + part(".lower", 0, by) + "  " + name + " = " +
+         shape_of(type, extents) + " concatenate(" + name + ".upper, " + name +
+         ".lower), dimensions={" + std::to_string(dimension) + "}\n";
+}
+
+struct Roll {
+  std::size_t dimension;
+  int by;
+};
+
+/// A weighted sum of an array rolled by several distances.
+std::string stencil(const std::string& type, const std::vector<int>& extents,
+                    const std::vector<Roll>& rolls) {
+  const std::string shape = shape_of(type, extents);
+  std::string text = "HloModule test\nENTRY main {\n  x = " + shape +
+                     " parameter(0)\n  y = " + shape + " parameter(1)\n  w = " + type +
+                     "[] constant(0.375)\n  ws = " + shape +
+                     " broadcast(w), dimensions={}\n  sum.0 = " + shape + " multiply(x, y)\n";
+  for (std::size_t i = 0; i < rolls.size(); ++i) {
+    const std::string n = std::to_string(i), next = std::to_string(i + 1);
+    text += roll("roll." + n, type, extents, rolls[i].dimension, rolls[i].by);
+    text += "  scaled." + n + " = " + shape + " multiply(roll." + n + ", ws)\n";
+    text += "  sum." + next + " = " + shape + " subtract(scaled." + n + ", sum." + n + ")\n";
+  }
+  return text + "  ROOT result = " + shape + " add(sum." + std::to_string(rolls.size()) +
+         ", y)\n}\n";
+}
+
+TEST(ShiftsInPlace, AStencilOfRolledArraysIsOneKernel) {
+  const std::string text =
+      stencil("f32", {4, 64, 384},
+              {{1, 1}, {1, 63}, {1, 20}, {1, 40}, {2, 1}, {2, 383}, {2, 130}, {2, 256}, {0, 3}});
+  EXPECT_EQ(moves_left(text), 0);
+  const isa::Program program =
+      compiler::compile(hlo::read_hlo_text("stencil.hlo", text), target_of({}, 1));
+  EXPECT_EQ(program.call_sites.size(), 1U);
+  for (const isa::Buffer& buffer : program.buffers) {
+    EXPECT_NE(buffer.role, isa::BufferRole::kTemporary) << buffer.name;
+  }
+}
+
+TEST(ShiftsInPlace, RollsOfArraysThatFillNoWholeTilesAreSelected) {
+  EXPECT_EQ(moves_left(stencil("f32", {3, 61, 300}, {{1, 1}, {1, 60}, {2, 7}, {2, 290}, {0, 1}})),
+            0);
+  EXPECT_EQ(moves_left(stencil("f32", {200, 136}, {{0, 3}, {0, 199}, {1, 135}, {1, 2}})), 0);
+}
+
+TEST(ShiftsInPlace, PackedArraysRollByWholeTilesOfRows) {
+  EXPECT_EQ(moves_left(stencil("bf16", {4, 128, 256}, {{1, 16}, {1, 120}, {2, 3}, {0, 1}})), 0);
+  EXPECT_GT(moves_left(stencil("bf16", {4, 128, 256}, {{1, 4}, {1, 120}})), 0);
+}
+
+TEST(ShiftsInPlace, ALoopOfThemKeepsItsStateInVmem) {
+  const std::vector<int> extents{2, 64, 256};
+  const std::string shape = shape_of("f32", extents),
+                    state = "(s32[], " + shape + ", " + shape + ")";
+  const std::string text =
+      "HloModule test\nbody {\n  p = " + state +
+      " parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n  x = " + shape +
+      " get-tuple-element(p), index=1\n  before = " + shape + " get-tuple-element(p), index=2\n" +
+      roll("a", "f32", extents, 1, 1) + roll("b", "f32", extents, 1, 63) +
+      roll("c", "f32", extents, 2, 2) + roll("d", "f32", extents, 2, 254) + "  ab = " + shape +
+      " add(a, b)\n  cd = " + shape + " add(c, d)\n  abcd = " + shape +
+      " add(ab, cd)\n  k = f32[] constant(0.2)\n  ks = " + shape +
+      " broadcast(k), dimensions={}\n  less = " + shape + " multiply(abcd, ks)\n  next = " + shape +
+      " subtract(less, before)\n  one = s32[] constant(1)\n  j = s32[] add(i, "
+      "one)\n  ROOT t = " +
+      state + " tuple(j, next, x)\n}\ncond {\n  p = " + state +
+      " parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n  n = s32[] "
+      "constant(5)\n  ROOT c = pred[] compare(i, n), direction=LT\n}\nENTRY "
+      "main {\n  x = " +
+      shape + " parameter(0)\n  y = " + shape +
+      " parameter(1)\n  zero = s32[] constant(0)\n  s = " + state +
+      " tuple(zero, x, y)\n  ROOT w = " + state + " while(s), condition=cond, body=body\n}\n";
+  const CompiledRun run = check_hlo(text);
+  const isa::Program program =
+      compiler::compile(hlo::read_hlo_text("loop.hlo", text), target_of({}, 1));
+  EXPECT_LE(program.call_sites.size(), 3U);
+}
+
+TEST(ShiftsInPlace, PadsAndConcatenationsOfSeveralArraysAreReadToo) {
+  EXPECT_EQ(moves_left(R"(HloModule test
+ENTRY main {
+  x = f32[4,120,250] parameter(0)
+  y = f32[4,128,256] parameter(1)
+  u = f32[4,20,256] parameter(2)
+  v = f32[4,108,256] parameter(3)
+  k = f32[] constant(2.5)
+  padded = f32[4,128,256] pad(x, k), padding=0_0x5_3x4_2
+  joined = f32[4,128,256] concatenate(u, v), dimensions={1}
+  product = f32[4,128,256] multiply(padded, joined)
+  ROOT sum = f32[4,128,256] add(product, y)
+}
+)"),
+            0);
+}
+
+/// Parts of one array that are no roll of it: its first rows twice, its latter part at its own end.
+TEST(ShiftsInPlace, OtherPartsOfOneArrayAreNoRoll) {
+  EXPECT_EQ(moves_left(R"(HloModule test
+ENTRY main {
+  x = f32[4,128,256] parameter(0)
+  y = f32[4,128,256] parameter(1)
+  a = f32[4,9,256] slice(x), slice={[0:4], [0:9], [0:256]}
+  b = f32[4,119,256] slice(x), slice={[0:4], [0:119], [0:256]}
+  ab = f32[4,128,256] concatenate(a, b), dimensions={1}
+  c = f32[4,119,256] slice(x), slice={[0:4], [9:128], [0:256]}
+  d = f32[4,9,256] slice(x), slice={[0:4], [119:128], [0:256]}
+  cd = f32[4,128,256] concatenate(c, d), dimensions={1}
+  product = f32[4,128,256] multiply(ab, cd)
+  ROOT sum = f32[4,128,256] add(product, y)
+}
+)"),
+            0);
+}
+
+TEST(ShiftsInPlace, ARolledArrayThatIsNeededAnywayIsWritten) {
+  std::string text = stencil("f32", {4, 64, 256}, {{1, 1}, {1, 63}});
+  const std::string root = "  ROOT result";
+  text.replace(text.find(root), root.size(), "  result");
+  text.insert(text.rfind('}'),
+              "  ROOT all = (f32[4,64,256], f32[4,64,256]) tuple(result, roll.0)\n");
+  EXPECT_GT(moves_left(text), 0);
+}
+
+TEST(ShiftsInPlace, ArraysThatDoNotFitVmemAreRolledByKernels) {
+  const std::string text = stencil("f32", {4, 64, 256}, {{1, 1}, {1, 63}});
+  EXPECT_EQ(moves_left(text), 0);
+  EXPECT_GT(moves_left(text, 1), 0);
+}
+
+}  // namespace
+}  // namespace tpu::test::shifts_in_place_test
