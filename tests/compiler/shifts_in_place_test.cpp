@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace tpu::test::shifts_in_place_test {
 namespace {
+
+constexpr int kStencils = 60;
 
 /// Checks the values of a module on the machine; pads, slices and concatenations that are kernels
 /// of their own behind the pass.
@@ -104,6 +107,43 @@ TEST(ShiftsInPlace, AStencilOfRolledArraysIsOneKernel) {
   }
 }
 
+/// More than other members of sequences bring: 3 MiB.
+TEST(ShiftsInPlace, AQuarterOfVmemIsEnough) {
+  EXPECT_EQ(moves_left(stencil("f32", {4, 128, 512}, {{1, 1}, {1, 127}, {2, 510}})), 0);
+}
+
+TEST(ShiftsInPlace, AKernelOfSeveralResultsIsOneToo) {
+  std::string text = stencil("f32", {4, 64, 256}, {{1, 1}, {2, 3}});
+  const std::string root = "  ROOT result";
+  text.replace(text.find(root), root.size(), "  result");
+  text.insert(text.rfind('}'),
+              "  twice = f32[4,64,256] add(result, sum.1)\n"
+              "  ROOT all = (f32[4,64,256], f32[4,64,256]) tuple(result, twice)\n");
+  EXPECT_EQ(moves_left(text), 0);
+}
+
+/// Sums of a stencil, beside it: the residual of a solver.
+TEST(ShiftsInPlace, SumsOfAStencilAreMadeInItsKernel) {
+  for (const std::string dimensions : {"2", "1", "0,1,2"}) {
+    std::string text = stencil("f32", {4, 60, 256}, {{1, 1}, {1, 59}, {2, 1}, {2, 255}});
+    const std::string root = "  ROOT result", kept = dimensions == "2"   ? "[4,60]"
+                                                     : dimensions == "1" ? "[4,256]"
+                                                                         : "[]";
+    text.replace(text.find(root), root.size(), "  result");
+    text.insert(
+        text.find("ENTRY"),
+        "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, "
+        "b)\n}\n");
+    text.insert(text.rfind('}'),
+                "  zero = f32[] constant(0)\n  squares = f32[4,60,256] "
+                "multiply(result, result)\n  sums = f32" +
+                    kept + " reduce(squares, zero), dimensions={" + dimensions +
+                    "}, to_apply=add\n  ROOT all = (f32[4,60,256], f32" + kept +
+                    ") tuple(result, sums)\n");
+    EXPECT_EQ(moves_left(text), 0) << dimensions;
+  }
+}
+
 TEST(ShiftsInPlace, RollsOfArraysThatFillNoWholeTilesAreSelected) {
   EXPECT_EQ(moves_left(stencil("f32", {3, 61, 300}, {{1, 1}, {1, 60}, {2, 7}, {2, 290}, {0, 1}})),
             0);
@@ -179,12 +219,73 @@ ENTRY main {
             0);
 }
 
+/// Of a larger array, by several distances: what a stencil without its border is made of.
+std::string sum_of_slices(const std::string& type, const std::vector<int>& extents,
+                          std::mt19937& engine) {
+  std::vector<int> larger = extents;
+  for (int& extent : larger) extent += 2;
+  const std::string shape = shape_of(type, extents);
+  std::string text = "HloModule test\nENTRY main {\n  x = " + shape_of(type, larger) +
+                     " parameter(0)\n  sum.0 = " + shape + " parameter(1)\n";
+  for (int i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i), next = std::to_string(i + 1);
+    std::string bounds;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      const int begin = static_cast<int>(engine() % 3);
+      bounds += (d > 0 ? ", [" : "[") + std::to_string(begin) + ":" +
+                std::to_string(begin + extents[d]) + "]";
+    }
+    text += "  part." + n + " = " + shape + " slice(x), slice={" + bounds + "}\n  sum." + next +
+            " = " + shape + " subtract(part." + n + ", sum." + n + ")\n";
+  }
+  return text + "  ROOT result = " + shape + " add(sum.4, sum.0)\n}\n";
+}
+
+TEST(ShiftsInPlace, RandomStencilsHaveTheirValues) {
+  std::mt19937 engine(7);
+  const auto one_of = [&](const std::vector<int>& values) {
+    return values[engine() % values.size()];
+  };
+  int taken = 0;
+  for (int i = 0; i < kStencils; ++i) {
+    const std::string type = one_of({0, 0, 1}) == 0 ? "f32" : "bf16";
+    std::vector<int> extents;
+    for (int outer = one_of({0, 1, 2}); outer > 0; --outer) extents.push_back(one_of({1, 2, 3, 8}));
+    if (one_of({0, 1, 1, 1}) == 1) extents.push_back(one_of({1, 7, 16, 61, 64}));
+    extents.push_back(one_of({1, 50, 128, 200, 256, 384, 1024}));
+    std::vector<Roll> rolls;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      for (int count = one_of({0, 1, 2}); count > 0 && extents[d] > 1; --count) {
+        rolls.push_back(
+            {d, 1 + static_cast<int>(engine() % static_cast<unsigned>(extents[d] - 1))});
+      }
+    }
+    SCOPED_TRACE(type + " " + std::to_string(i));
+    const bool is_inner = i % 3 == 2;
+    const auto left =
+        moves_left(is_inner ? sum_of_slices(type, extents, engine) : stencil(type, extents, rolls));
+    if ((is_inner || !rolls.empty()) && left == 0) ++taken;
+  }
+  EXPECT_GT(taken, kStencils / 4);
+}
+
 TEST(ShiftsInPlace, ARolledArrayThatIsNeededAnywayIsWritten) {
   std::string text = stencil("f32", {4, 64, 256}, {{1, 1}, {1, 63}});
   const std::string root = "  ROOT result";
   text.replace(text.find(root), root.size(), "  result");
   text.insert(text.rfind('}'),
               "  ROOT all = (f32[4,64,256], f32[4,64,256]) tuple(result, roll.0)\n");
+  EXPECT_GT(moves_left(text), 0);
+}
+
+/// Its arithmetic hides the transfers, which whole arrays in VMEM do not.
+TEST(ShiftsInPlace, AKernelThatComputesForLongStaysInBlocks) {
+  std::string text = stencil("f32", {4, 128, 256}, {{2, 1}});
+  const std::string root = "  ROOT result = f32[4,128,256] add(sum.1, y)";
+  text.replace(text.find(root), root.size(), R"(  a = f32[4,128,256] tanh(sum.1)
+  b = f32[4,128,256] cosine(a)
+  c = f32[4,128,256] power(b, y)
+  ROOT result = f32[4,128,256] add(c, y))");
   EXPECT_GT(moves_left(text), 0);
 }
 

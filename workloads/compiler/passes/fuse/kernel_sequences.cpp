@@ -31,9 +31,8 @@ namespace {
 /// What only moves elements has less to do meanwhile. In a loop that is one sequence they stay, or
 /// come while it is at work.
 constexpr std::uint64_t kMostGranules = 2048, kMostMovedGranules = 1024;
-/// Addresses of operands, then of results: many leave few registers until they are in SMEM. A loop
-/// that is a kernel gets them once.
-constexpr std::size_t kMostAddresses = 24, kMostAddressesOfLoop = kMostKernelAddresses;
+/// A loop that is a kernel gets its addresses once.
+constexpr std::size_t kMostAddressesOfLoop = kMostKernelAddresses;
 constexpr std::size_t kMostMembers = 64;
 
 /// A result of a member: the member and which of its results.
@@ -99,7 +98,7 @@ class Joiner {
   struct Limits {
     std::uint64_t granules = kMostGranules;  ///< That a member brings.
     std::uint64_t moved = kMostMovedGranules;
-    std::size_t addresses = kMostAddresses;
+    std::size_t addresses = kMostSequenceAddresses;
   };
   void collect() {
     for (const HloInstruction& instruction : entry_.instructions) consider(instruction);
@@ -223,9 +222,6 @@ std::uint64_t granules_of_sums(const HloInstruction& reduce, const hlo::Shape& o
   return static_cast<std::uint64_t>(registers) * 8 * isa::kVmemRowBytes / isa::kHbmGranuleBytes;
 }
 
-/// Whole arrays are one block, so a kernel keeps a tile for each column that it spreads over the
-/// lanes, for each sum over them and for each result that is made of sums, as often as the largest
-/// array inside has rows of tiles; and its other sums.
 std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
   if (product_in(module_, fusion) != nullptr) {
     return product_in_vmem(fusion).value_or(0);
@@ -237,34 +233,7 @@ std::uint64_t Joiner::kept_granules_of(const HloInstruction& fusion) const {
                : 2 * (granules_at(fusion.id) + granules_at(fusion.operands[0]));
   }
   if (fusion.opcode != HloOpcode::kFusion) return 0;
-  const Computation& fused = module_.computation(fusion.called[0]);
-  std::uint64_t columns = 0, largest = 0, sums = 0;
-  std::int64_t elements = 0;
-  for (const HloInstruction& inner : fused.instructions) {
-    if (inner.shape.is_tuple()) continue;
-    if (inner.opcode == HloOpcode::kReduce || inner.opcode == HloOpcode::kBroadcast) {
-      const hlo::Shape& operand = fused.at(inner.operands[0]).shape;
-      const std::uint64_t own = granules_of_sums(inner, operand);
-      columns += operand.rank() > 0 && own == 0 ? 1U : 0U;
-      sums += own;
-    }
-    const std::vector<std::int64_t>& order = inner.shape.layout.minor_to_major;
-    if (order.empty()) continue;
-    const auto lanes = inner.shape.dimensions[static_cast<std::size_t>(order[0])];
-    const auto lane_tiles =
-        static_cast<std::uint64_t>(ceil_divide(std::max<std::int64_t>(lanes, 1), 128));
-    largest = std::max(largest, granules(inner.shape) / lane_tiles);
-    elements = std::max(elements, inner.shape.element_count());
-  }
-  const HloInstruction& root = fused.at(fused.root);
-  if (root.shape.is_tuple()) {
-    columns += static_cast<std::uint64_t>(
-        std::count_if(root.operands.begin(), root.operands.end(), [&](InstructionId result) {
-          return fused.at(result).opcode != HloOpcode::kReduce &&
-                 fused.at(result).shape.element_count() < elements;
-        }));
-  }
-  return columns * largest + sums;
+  return kept_granules(module_.computation(fusion.called[0]));
 }
 
 bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
@@ -284,7 +253,7 @@ bool Joiner::fits_behind(const HloInstruction& fusion, const Run& run) const {
   return run.members.size() < kMostMembers &&
          (all <= limits_.addresses || own + wanted_results(run, fusion.id) <= limits_.addresses) &&
          brought <= most_brought(fusion) && run.granules + brought <= most_granules_ &&
-         run.kept + kept_granules_of(fusion) <= 2 * most_granules_;
+         run.kept + kept_granules_of(fusion) <= most_kept_granules(target_);
 }
 
 /// Results of the run that others than its members and the next one need.
@@ -628,6 +597,39 @@ void Joiner::rewrite() {
 }
 
 }  // namespace
+
+/// Whole arrays are one block, so a kernel keeps a tile for each column that it spreads over the
+/// lanes, for each sum over them and for each result that is made of sums, as often as the largest
+/// array inside has rows of tiles; and its other sums.
+std::uint64_t kept_granules(const Computation& fused) {
+  std::uint64_t columns = 0, largest = 0, sums = 0;
+  std::int64_t elements = 0;
+  for (const HloInstruction& inner : fused.instructions) {
+    if (inner.shape.is_tuple()) continue;
+    if (inner.opcode == HloOpcode::kReduce || inner.opcode == HloOpcode::kBroadcast) {
+      const hlo::Shape& operand = fused.at(inner.operands[0]).shape;
+      const std::uint64_t own = granules_of_sums(inner, operand);
+      columns += operand.rank() > 0 && own == 0 ? 1U : 0U;
+      sums += own;
+    }
+    const std::vector<std::int64_t>& order = inner.shape.layout.minor_to_major;
+    if (order.empty()) continue;
+    const auto lanes = inner.shape.dimensions[static_cast<std::size_t>(order[0])];
+    const auto lane_tiles =
+        static_cast<std::uint64_t>(ceil_divide(std::max<std::int64_t>(lanes, 1), 128));
+    largest = std::max(largest, granules(inner.shape) / lane_tiles);
+    elements = std::max(elements, inner.shape.element_count());
+  }
+  const HloInstruction& root = fused.at(fused.root);
+  if (root.shape.is_tuple()) {
+    columns += static_cast<std::uint64_t>(
+        std::count_if(root.operands.begin(), root.operands.end(), [&](InstructionId result) {
+          return fused.at(result).opcode != HloOpcode::kReduce &&
+                 fused.at(result).shape.element_count() < elements;
+        }));
+  }
+  return columns * largest + sums;
+}
 
 std::uint64_t most_granules_in_vmem(const Target& target) {
   return target.vmem_bytes / isa::kHbmGranuleBytes / 4;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "workloads/compiler/target.h"
@@ -9,6 +10,17 @@ namespace tpu::compiler {
 
 /// Granules of all arrays that stand in VMEM while a sequence runs, at most: a quarter of it.
 std::uint64_t most_granules_in_vmem(const Target& target);
+
+/// Granules that the kernel of a fusion keeps beside its arrays, as a member of a sequence; and
+/// those that all members may keep.
+std::uint64_t kept_granules(const hlo::Computation& fused);
+inline std::uint64_t most_kept_granules(const Target& target) {
+  return 2 * most_granules_in_vmem(target);
+}
+
+/// Addresses of operands and results of a sequence that is no loop: many leave few registers until
+/// they are in SMEM.
+constexpr std::size_t kMostSequenceAddresses = 24;
 
 /// Pass: dots, elementwise kernels, reductions and what moves elements, that follow each other and
 /// whose arrays are small, become one kernel (`kernels/kernel_sequence.h`): a custom fusion whose

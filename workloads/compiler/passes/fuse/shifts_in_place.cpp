@@ -124,6 +124,9 @@ MemberBody ShiftReader::body_with(const HloInstruction& fusion, const Moved& tak
 bool ShiftReader::fits(const HloInstruction& fusion, const MemberBody& body) const {
   if (fusion.id == entry_.root && fusion.shape.is_tuple()) return false;
   if (body.operands.size() > std::max(kMostShiftedOperands, fusion.operands.size())) return false;
+  const std::size_t results = fusion.shape.is_tuple() ? fusion.shape.elements.size() : 1;
+  if (body.operands.size() + results > kMostSequenceAddresses) return false;
+  if (kept_granules(body.fused) > most_kept_granules(target_)) return false;
   std::size_t shifts = 0;
   for (const HloInstruction& each : body.fused.instructions) {
     if (each.opcode == HloOpcode::kConcatenate) shifts += each.operands.size();
