@@ -2,35 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
-#include "workloads/compiler/passes/pipeline.h"
-#include "workloads/hlo/hlo_reader.h"
+#include "tests/compiler/pass_check.h"
 
 namespace tpu::test::concatenations_in_place_test {
 namespace {
 
-/// Checks the values of a module on the machine; concatenations that are kernels of their own.
+/// Concatenations that are kernels of their own.
 std::size_t concatenations_left(const std::string& text, std::uint32_t vmem_mib = 16) {
-  GraphCase graph = case_of(hlo::read_hlo_text("concatenations.hlo", text), 5);
-  graph.machine.core.vmem_mib = vmem_mib;
-  const Verdict verdict = check_graph(graph);
-  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
-  compiler::Target target;
-  target.hbm_bytes = std::uint64_t{1} << 30;
-  target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
-  std::ptrdiff_t left = 0;  // Behind the pass.
-  const auto count = [&](const compiler::PassResult& result) {
-    if (result.pass() != "write_concatenations_in_place") return;
-    const auto& instructions = result.module().entry_computation().instructions;
-    left = std::count_if(instructions.begin(), instructions.end(), [](const auto& each) {
-      return each.opcode == hlo::HloOpcode::kConcatenate;
-    });
-  };
-  compiler::schedule(graph.module, target, nullptr, count);
-  return static_cast<std::size_t>(left);
+  return left_behind("write_concatenations_in_place", {hlo::HloOpcode::kConcatenate}, text,
+                     vmem_mib);
 }
 
 /// Sum and product of two arrays, joined along a dimension.

@@ -9,7 +9,9 @@
 #include "tests/compiler/graph_check.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/layout/layouts.h"
+#include "workloads/compiler/passes/pipeline.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test {
 
@@ -42,6 +44,29 @@ inline std::size_t count(const hlo::Module& module, hlo::HloOpcode opcode) {
     if (instruction.opcode == opcode) ++found;
   }
   return found;
+}
+
+/// Checks the values of a module on a machine with so much VMEM. How many instructions of these
+/// opcodes its entry has behind the pass: kernels of their own.
+inline std::size_t left_behind(const std::string& pass, const std::vector<hlo::HloOpcode>& opcodes,
+                               const std::string& text, std::uint32_t vmem_mib) {
+  GraphCase graph = case_of(hlo::read_hlo_text(pass + ".hlo", text), 5);
+  graph.machine.core.vmem_mib = vmem_mib;
+  const Verdict verdict = check_graph(graph);
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+  compiler::Target target;
+  target.hbm_bytes = std::uint64_t{1} << 30;
+  target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
+  std::size_t left = 0;
+  bool has_run = false;
+  compiler::schedule(graph.module, target, nullptr, [&](const compiler::PassResult& result) {
+    if (result.pass() != pass) return;
+    has_run = true;
+    left = 0;
+    for (const hlo::HloOpcode opcode : opcodes) left += count(result.module(), opcode);
+  });
+  EXPECT_TRUE(has_run) << pass;
+  return left;
 }
 
 inline std::size_t count_kind(const hlo::Module& module, const std::string& kind) {

@@ -2,16 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
 #include "tests/compiler/machine_target.h"
+#include "tests/compiler/pass_check.h"
 #include "workloads/compiler/compiler.h"
-#include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::shifts_in_place_test {
@@ -19,28 +17,11 @@ namespace {
 
 constexpr int kStencils = 60;
 
-/// Checks the values of a module on the machine; pads, slices and concatenations that are kernels
-/// of their own behind the pass.
-std::ptrdiff_t moves_left(const std::string& text, std::uint32_t vmem_mib = 16) {
-  GraphCase graph = case_of(hlo::read_hlo_text("shifts.hlo", text), 5);
-  graph.machine.core.vmem_mib = vmem_mib;
-  const Verdict verdict = check_graph(graph);
-  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
-  compiler::Target target;
-  target.hbm_bytes = std::uint64_t{1} << 30;
-  target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
-  std::ptrdiff_t moves = -1;
-  const auto count = [&](const compiler::PassResult& result) {
-    if (result.pass() != "read_shifts_in_place") return;
-    const auto& instructions = result.module().entry_computation().instructions;
-    moves = std::count_if(
-        instructions.begin(), instructions.end(), [](const hlo::HloInstruction& each) {
-          return each.opcode == hlo::HloOpcode::kSlice || each.opcode == hlo::HloOpcode::kPad ||
-                 each.opcode == hlo::HloOpcode::kConcatenate;
-        });
-  };
-  compiler::schedule(graph.module, target, nullptr, count);
-  return moves;
+/// Pads, slices and concatenations that are kernels of their own.
+std::size_t moves_left(const std::string& text, std::uint32_t vmem_mib = 16) {
+  return left_behind("read_shifts_in_place",
+                     {hlo::HloOpcode::kSlice, hlo::HloOpcode::kPad, hlo::HloOpcode::kConcatenate},
+                     text, vmem_mib);
 }
 
 std::string shape_of(const std::string& type, const std::vector<int>& extents) {

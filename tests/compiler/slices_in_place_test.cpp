@@ -2,41 +2,23 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 
 #include "sim/base/ceil_divide.h"
-#include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
+#include "tests/compiler/pass_check.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/passes/layout/layouts.h"
-#include "workloads/compiler/passes/pipeline.h"
 #include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::slices_in_place_test {
 namespace {
 
-/// Checks the values of a module on the machine; slices that are kernels of their own.
+/// Slices that are kernels of their own.
 std::size_t slices_left(const std::string& text, std::uint32_t vmem_mib = 16) {
-  GraphCase graph = case_of(hlo::read_hlo_text("slices.hlo", text), 5);
-  graph.machine.core.vmem_mib = vmem_mib;
-  const Verdict verdict = check_graph(graph);
-  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
-  compiler::Target target;
-  target.hbm_bytes = std::uint64_t{1} << 30;
-  target.vmem_bytes = std::uint64_t{vmem_mib} << 20;
-  std::ptrdiff_t slices = 0;  // Behind the pass.
-  const auto count = [&](const compiler::PassResult& result) {
-    if (result.pass() != "read_slices_in_place") return;
-    const auto& instructions = result.module().entry_computation().instructions;
-    slices = std::count_if(
-        instructions.begin(), instructions.end(),
-        [](const hlo::HloInstruction& each) { return each.opcode == hlo::HloOpcode::kSlice; });
-  };
-  compiler::schedule(graph.module, target, nullptr, count);
-  return static_cast<std::size_t>(slices);
+  return left_behind("read_slices_in_place", {hlo::HloOpcode::kSlice}, text, vmem_mib);
 }
 
 /// A slice of a parameter with layouts, as the pass meets it.

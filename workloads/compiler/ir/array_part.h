@@ -32,6 +32,11 @@ struct ArrayPart {
 /// left are ranges at one distance. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
 
+/// Whether a bitcast is the name of a part of its operand, a slice that moves nothing.
+inline bool is_named_part(const hlo::HloInstruction& instruction) {
+  return instruction.opcode == hlo::HloOpcode::kBitcast && instruction.slice.is_set();
+}
+
 /// Whether a kernel that computes the operands of a concatenation writes this one to its place;
 /// arrays and slices of them are moved by shifts.
 inline bool is_computed_part(const hlo::HloInstruction& operand) {

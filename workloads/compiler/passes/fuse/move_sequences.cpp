@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 
@@ -22,11 +23,6 @@ namespace {
 
 /// Of a kernel: their addresses, and those of their slabs, are registers at once.
 constexpr std::size_t kMostArrays = 8;
-
-/// A slice that a bitcast stands for moves nothing by itself.
-bool is_named_part(const HloInstruction& instruction) {
-  return instruction.opcode == HloOpcode::kBitcast && instruction.slice.is_set();
-}
 
 class MoveJoiner {
  public:

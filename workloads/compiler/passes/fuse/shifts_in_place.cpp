@@ -10,6 +10,7 @@
 #include "isa/instruction.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
@@ -68,9 +69,7 @@ class ShiftReader {
 
 /// The instruction as a slice, where it is one or the name of a part of an array.
 HloInstruction as_slice(HloInstruction instruction) {
-  const bool is_named_part =
-      instruction.opcode == HloOpcode::kBitcast && instruction.slice.is_set();
-  if (is_named_part) instruction.opcode = HloOpcode::kSlice;
+  if (is_named_part(instruction)) instruction.opcode = HloOpcode::kSlice;
   return instruction;
 }
 
