@@ -128,7 +128,75 @@ std::string residual(int batch, int results, int window) {
   return text.str();
 }
 
+/// The gradient of a kernel and what an optimiser with two moments makes of it: both and the
+/// weights, in f32 or rounded.
+struct UpdatedKernel {
+  int batch, size, features, results, window;
+  std::string type = "bf16";  ///< Of both images.
+  bool is_rounded = false;
+
+  std::string text() const;
+};
+
+std::string UpdatedKernel::text() const {
+  const auto image = [&](int count) {
+    const std::string side = std::to_string(size) + ",";
+    return type + "[" + std::to_string(batch) + "," + side + side + std::to_string(count) + "]";
+  };
+  const std::string side = std::to_string(window), pad = std::to_string(window / 2);
+  const std::string kernel = "[" + side + "," + side + "," + std::to_string(features) + "," +
+                             std::to_string(results) + "]";
+  const std::string f32 = "f32" + kernel, bf16 = "bf16" + kernel, pads = pad + "_" + pad;
+  std::ostringstream text;
+  text << "HloModule update\nENTRY e {\n x = " << image(features)
+       << " parameter(0)\n d = " << image(results) << " parameter(1)\n w = " << f32
+       << " parameter(2)\n m = " << f32 << " parameter(3)\n v = " << f32
+       << " parameter(4)\n g = " << f32 << " convolution(x, d), window={size=" << size << "x"
+       << size << " pad=" << pads << "x" << pads << "}, dim_labels=f01b_i01o->01bf\n";
+  const auto scaled = [&](const char* name, const char* of, double by) {
+    text << " k" << name << " = f32[] constant(" << by << ")\n ks" << name << " = " << f32
+         << " broadcast(k" << name << "), dimensions={}\n " << name << " = " << f32 << " multiply("
+         << of << ", ks" << name << ")\n";
+  };
+  scaled("m9", "m", 0.9);
+  scaled("g1", "g", 0.1);
+  text << " m1 = " << f32 << " add(m9, g1)\n gg = " << f32 << " multiply(g, g)\n";
+  scaled("v9", "v", 0.8);
+  scaled("g2", "gg", 0.2);
+  text << " v1 = " << f32 << " add(v9, g2)\n s = " << f32 << " multiply(m1, v1)\n w1 = " << f32
+       << " subtract(w, s)\n b1 = " << bf16 << " convert(w1)\n ROOT all = (" << f32 << ", "
+       << (is_rounded ? bf16 : f32) << ", " << f32 << ") tuple(m1, " << (is_rounded ? "b1" : "w1")
+       << ", v1)\n}\n";
+  return text.str();
+}
+
 }  // namespace
+
+/// Features in the lanes; the batch there; products of matrices. Packed results stand behind
+/// others.
+TEST(ConvolutionEpilogue, AnOptimisersArraysComeFromTheKernelOfTheGradient) {
+  for (const UpdatedKernel& update :
+       {UpdatedKernel{8, 9, 32, 40, 3}, UpdatedKernel{8, 9, 136, 130, 3, "f32"},
+        UpdatedKernel{128, 5, 24, 40, 3}, UpdatedKernel{130, 4, 16, 136, 3, "f32"},
+        UpdatedKernel{8, 6, 32, 48, 1}, UpdatedKernel{1, 9, 24, 16, 5},
+        UpdatedKernel{12, 7, 3, 8, 3, "f32"}}) {
+    for (const bool is_rounded : {false, true}) {
+      UpdatedKernel each = update;
+      each.is_rounded = is_rounded;
+      SCOPED_TRACE(each.text());
+      EXPECT_EQ(results_of_product(each.text()), 3U);
+      test::HloCheck check;
+      check.tolerance = 4e-3;
+      test::check_hlo(each.text(), check);
+    }
+  }
+}
+
+/// Their blocks leave less of VMEM for those of the product: a kernel of their own takes less than
+/// more and smaller blocks.
+TEST(ConvolutionEpilogue, AnOptimisersArraysStandApartWhereTheGradientNeedsTheRoom) {
+  EXPECT_EQ(results_of_product(UpdatedKernel{8, 64, 64, 32, 7, "f32"}.text()), 0U);
+}
 
 TEST(ConvolutionEpilogue, SumsForEachExampleAndFeatureComeFromItsKernel) {
   // Batch in the lanes, some of them padding, and two tiles of it; features in the lanes, whole

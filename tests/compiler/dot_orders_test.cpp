@@ -61,6 +61,21 @@ TEST(DotOrders, TheGradientOfGroupedQueriesMovesAlone) {
   EXPECT_NE(found.result, present.result);
 }
 
+/// The gradient of the keys, the smallest array, could be computed in another order, in small
+/// products of each row by itself: the queries move.
+TEST(DotOrders, ALargerArrayMovesWhereTheSmallestMakesManyProducts) {
+  const DotOrders present{{0, 1, 3, 2, 4}, {0, 1, 2, 3, 4}, {0, 1, 2, 3}};
+  const DotOrders found = orders_of(
+      "HloModule gradient\nENTRY main {\n  s = f32[32,2,128,2,128] parameter(0)\n  q = "
+      "f32[32,128,2,2,32] parameter(1)\n  ROOT k = f32[32,2,128,32] dot(s, q), "
+      "lhs_batch_dims={0,1}, lhs_contracting_dims={2,3}, rhs_batch_dims={0,2}, "
+      "rhs_contracting_dims={1,3}\n}\n",
+      present);
+  EXPECT_EQ(found.lhs, present.lhs);
+  EXPECT_NE(found.rhs, present.rhs);
+  EXPECT_EQ(found.result, present.result);
+}
+
 /// Of a layer's product the result stays, however small it is.
 TEST(DotOrders, TheResultOfOneProductStays) {
   const DotOrders present{{0, 1, 2}, {0, 1}, {1, 2, 0}};

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/compiler/pass_check.h"
 #include "workloads/frontend/graph_builder.h"
@@ -121,6 +122,27 @@ TEST(ReshapeMover, OperationsOnALineAreDoneOnItsImage) {
     value = graph.scale(graph.add(value, other), 0.5);
     const Module module = graph.finish(graph.tuple({value}), {x, w, bias, other});
     EXPECT_EQ(worked_on(passed(module)), (std::set<Extents>{groups == 1 ? image : line}));
+    expect_values_kept(case_of(module, 5), compiler::move_reshapes);
+  }
+}
+
+/// A moment of an optimiser, decayed, joins what a convolution makes: it is decayed on the image,
+/// too, unless others read it.
+TEST(ReshapeMover, WhatJoinsTheProductIsMadeOnItsImage) {
+  for (const bool is_read_twice : {false, true}) {
+    SCOPED_TRACE(is_read_twice);
+    GraphBuilder graph("moment");
+    const Extents line{3, 10, 8}, image{3, 10, 1, 8};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, image));
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 8}));
+    const Tensor moment = graph.parameter("moment", array_shape(ElementType::kF32, line));
+    const Tensor decayed = graph.scale(graph.scale(moment, 0.9), 3);
+    const Tensor sum = graph.add(graph.reshape(convolve(graph, x, w), line), decayed);
+    std::vector<Tensor> results{sum};
+    if (is_read_twice) results.push_back(decayed);
+    const Module module = graph.finish(graph.tuple(results), {x, w, moment});
+    EXPECT_EQ(worked_on(passed(module)),
+              is_read_twice ? (std::set<Extents>{line, image}) : std::set<Extents>{image});
     expect_values_kept(case_of(module, 5), compiler::move_reshapes);
   }
 }
@@ -252,19 +274,24 @@ TEST(ReshapeMover, AMaskOfAVectorIsMadeOnTheProduct) {
   expect_values_kept(case_of(module, 5), compiler::move_reshapes);
 }
 
-/// 2^64 ways from the last square to the parameter, none from a dot.
+/// 2^64 ways from the last square to the parameter, none from a dot; the squares join the product,
+/// or others read them.
 TEST(ReshapeMover, AValueWithManyWaysIsWalkedOnce) {
-  GraphBuilder graph("squares");
-  const Extents line{3, 10, 8};
-  const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {3, 10, 1, 8}));
-  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 8}));
-  const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, line));
-  Tensor square = y;
-  for (int i = 0; i < 64; ++i) square = graph.multiply(square, square);
-  const Tensor made = convolve(graph, x, w);
-  const Tensor value = graph.add(graph.reshape(made, line), square);
-  const Module module = graph.finish(graph.tuple({value}), {x, w, y});
-  EXPECT_EQ(worked_on(passed(module)).count(line), 1U);
+  for (const bool is_read_twice : {false, true}) {
+    GraphBuilder graph("squares");
+    const Extents line{3, 10, 8}, image{3, 10, 1, 8};
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, image));
+    const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 8, 8}));
+    const Tensor y = graph.parameter("y", array_shape(ElementType::kF32, line));
+    Tensor square = y;
+    for (int i = 0; i < 64; ++i) square = graph.multiply(square, square);
+    const Tensor made = convolve(graph, x, w);
+    const Tensor value = graph.add(graph.reshape(made, line), square);
+    std::vector<Tensor> results{value};
+    if (is_read_twice) results.push_back(square);
+    const Module module = graph.finish(graph.tuple(results), {x, w, y});
+    EXPECT_EQ(worked_on(passed(module)).count(is_read_twice ? line : image), 1U);
+  }
 }
 
 }  // namespace

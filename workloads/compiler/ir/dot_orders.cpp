@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dot_problem.h"
@@ -15,11 +17,62 @@ using hlo::Shape;
 
 namespace {
 
+/// A larger array is moved only where the products take so many times fewer tiles.
+constexpr double kFewerTiles = 4;
+
 /// Several, as the heads of attention. The order of the result of a layer is what the search for
 /// orders is after: were it moved alone, the search would stop there.
 bool has_matrices(const hlo::HloInstruction& dot) {
   const hlo::DotDimensions& dims = dot.dot;
   return !dims.lhs_batch.empty() && !dims.lhs_contracting.empty();
+}
+
+/// Tiles of the MXU that its products take.
+double tiles_of(const DotProblem& problem) {
+  const auto tiles = [](std::uint32_t extent) { return double(ceil_divide(extent, 128U)); };
+  double count = tiles(problem.m) * tiles(problem.n) * tiles(problem.k);
+  for (const OuterDimension& outer : problem.outer) count *= outer.extent;
+  for (const OuterDimension& outer : problem.outer_k) count *= outer.extent;
+  return count;
+}
+
+/// Those that no order makes fewer.
+double fewest_tiles(const hlo::DotDimensions& dims, const Shape& lhs, const Shape& rhs) {
+  double batch = 1, contracted = 1;
+  for (const std::int64_t d : dims.lhs_batch)
+    batch *= double(lhs.dimensions[static_cast<std::size_t>(d)]);
+  for (const std::int64_t d : dims.lhs_contracting) {
+    contracted *= double(lhs.dimensions[static_cast<std::size_t>(d)]);
+  }
+  const double m = double(lhs.element_count()) / (batch * contracted);
+  const double n = double(rhs.element_count()) / (batch * contracted);
+  return batch * std::ceil(m / 128) * std::ceil(n / 128) * std::ceil(contracted / 128);
+}
+
+struct MovedArray {
+  DotOrders orders;
+  double tiles = 0;  ///< Of the products.
+};
+
+/// The first order of one of the arrays with which the dot is one of matrices, of those first that
+/// leave its lanes what they are.
+std::optional<MovedArray> with_moved(const hlo::HloInstruction& dot,
+                                     const std::array<const Shape*, 3>& arrays, std::size_t moved) {
+  const std::int64_t minor = arrays[moved]->layout.minor_to_major[0];
+  for (const bool keeps_lanes : {true, false}) {
+    DimensionOrder wanted = row_major(arrays[moved]->rank());
+    do {
+      if ((wanted.back() == minor) != keeps_lanes) continue;
+      std::array<Shape, 3> turned{*arrays[0], *arrays[1], *arrays[2]};
+      turned[moved] = in_order(*arrays[moved], wanted);
+      const auto problem = find_dot_problem(dot, turned[0], turned[1], turned[2]);
+      if (!problem) continue;
+      return MovedArray{
+          {major_to_minor(turned[0]), major_to_minor(turned[1]), major_to_minor(turned[2])},
+          tiles_of(*problem)};
+    } while (std::next_permutation(wanted.begin(), wanted.end()));
+  }
+  return std::nullopt;
 }
 
 std::optional<DotOrders> with_one_moved(const hlo::HloInstruction& dot, const Shape& lhs,
@@ -29,22 +82,16 @@ std::optional<DotOrders> with_one_moved(const hlo::HloInstruction& dot, const Sh
   std::stable_sort(smaller_first.begin(), smaller_first.end(), [&](std::size_t a, std::size_t b) {
     return arrays[a]->element_count() < arrays[b]->element_count();
   });
+  const double fewest = fewest_tiles(dot.dot, lhs, rhs);
+  std::optional<MovedArray> best;
   for (const std::size_t moved : smaller_first) {
+    if (best && best->tiles < kFewerTiles * fewest) break;
     if (moved == 2 && !has_matrices(dot)) continue;
-    const std::int64_t minor = arrays[moved]->layout.minor_to_major[0];
-    for (const bool keeps_lanes : {true, false}) {
-      DimensionOrder wanted = row_major(arrays[moved]->rank());
-      do {
-        if ((wanted.back() == minor) != keeps_lanes) continue;
-        std::array<Shape, 3> turned{lhs, rhs, result};
-        turned[moved] = in_order(*arrays[moved], wanted);
-        if (!find_dot_problem(dot, turned[0], turned[1], turned[2])) continue;
-        return DotOrders{major_to_minor(turned[0]), major_to_minor(turned[1]),
-                         major_to_minor(turned[2])};
-      } while (std::next_permutation(wanted.begin(), wanted.end()));
-    }
+    std::optional<MovedArray> next = with_moved(dot, arrays, moved);
+    if (next && (!best || next->tiles * kFewerTiles <= best->tiles)) best = std::move(next);
   }
-  return std::nullopt;
+  if (!best) return std::nullopt;
+  return best->orders;
 }
 
 /// A side whose dimensions stand as those of the result do in an order, the last contracted one

@@ -207,10 +207,10 @@ void run_fuse(const PassContext& context) {
   FusionLimits limits;
   limits.row_bytes = target.vmem_bytes / 2;
   limits.hbm_bytes_per_cycle = target.hbm_bytes_per_cycle;
-  limits.has_convolution_kernel = [&](const hlo::Computation& entry, const auto& convolution,
-                                      const hlo::Shape& result, const BehindConvolution& behind) {
-    return has_convolution_kernel(convolution, entry.at(convolution.operands[0]).shape,
-                                  entry.at(convolution.operands[1]).shape, result, behind, target);
+  limits.convolution_cycles = [&](const hlo::Computation& entry, const auto& convolution,
+                                  const hlo::Shape& result, const BehindConvolution& behind) {
+    return convolution_cycles(convolution, entry.at(convolution.operands[0]).shape,
+                              entry.at(convolution.operands[1]).shape, result, behind, target);
   };
   fuse(context.scheduled.module, limits);
 }

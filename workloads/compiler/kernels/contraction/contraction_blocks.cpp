@@ -100,6 +100,14 @@ std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
   return regions;
 }
 
+void round_results(MatmulMemory& memory, TileGrid& grid, const std::vector<VmemRegion>& unrounded,
+                   std::uint64_t tiles) {
+  for (std::size_t i = 0; i < unrounded.size(); ++i) {
+    if (unrounded[i].rows == 0) continue;
+    memory.round_tiles(unrounded[i], grid.output(static_cast<int>(i)), tiles);
+  }
+}
+
 namespace {
 
 /// Rows that are looked at one by one where some of them lie outside.
@@ -147,7 +155,7 @@ void emit_if(KernelBuilder& builder, PReg condition, const std::function<void()>
 void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results, TileGrid& grid,
                                const std::vector<int>& inputs, int column_dimension,
                                std::uint32_t row_tiles, std::uint32_t columns,
-                               const VmemRegion& sums, bool stays) {
+                               const VmemRegion& sums, const std::vector<VmemRegion>& unrounded) {
   std::uint32_t unroll = 8;
   while (row_tiles % unroll != 0) --unroll;
   StepCounter counter(builder, {columns, row_tiles / unroll});
@@ -163,8 +171,12 @@ void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results,
     blocks.reserve(inputs.size());
     for (int input : inputs) blocks.push_back(grid.input(input));
     results.begin(blocks);
-    VmemAddress out = stays ? VmemAddress(sums) : grid.output(0);
-    out.base2 = position.rows32;
+    std::vector<VmemAddress> outs;
+    for (std::size_t i = 0; i < unrounded.size(); ++i) {
+      outs.push_back(unrounded[i].rows > 0 ? VmemAddress(unrounded[i])
+                                           : grid.output(static_cast<int>(i)));
+      outs.back().base2 = position.rows32;
+    }
     // Only the column is known to the expression: matmul_epilogue() sees to it.
     position.place.digits.resize(4);
     position.place.digits[3] = {
@@ -174,7 +186,10 @@ void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results,
       position.tiles = std::int64_t{i} * columns;
       position.place.row_key = static_cast<int>(i);
       const VReg product = builder.load({sums, 8 * position.tiles, position.rows32});
-      builder.store(out.plus(8 * position.tiles), results.apply(position, product).front());
+      const std::vector<VReg> tiles_made = results.apply(position, product);
+      for (std::size_t r = 0; r < outs.size(); ++r) {
+        builder.store(outs[r].plus(8 * position.tiles), tiles_made[r]);
+      }
     }
     counter.advance(counter.next());
   });

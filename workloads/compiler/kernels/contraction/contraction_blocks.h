@@ -55,6 +55,10 @@ std::vector<VmemRegion> unrounded_regions(KernelBuilder& builder,
                                           const std::vector<hlo::ElementType>& types,
                                           const VmemRegion& sums, std::uint64_t rows);
 
+/// Those of `tiles` tiles that wait are rounded.
+void round_results(MatmulMemory& memory, TileGrid& grid, const std::vector<VmemRegion>& unrounded,
+                   std::uint64_t tiles);
+
 /// Rows of an image that the block which goes by `first` has, but the image has not, become 0:
 /// `count` rows of `pitch` VMEM rows.
 void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows& rows, SReg first,
@@ -66,11 +70,11 @@ PReg both(KernelBuilder& builder, PReg a, PReg b);
 /// Emits the body where the predicate holds; an absent one holds always.
 void emit_if(KernelBuilder& builder, PReg condition, const std::function<void()>& body);
 
-/// Complete sums of a gradient of the kernel, `row_tiles` x `columns` tiles, become its result (or
-/// stay in place, to be rounded): the expression behind it knows the column alone.
+/// Complete sums of a gradient of the kernel, `row_tiles` x `columns` tiles, become its results, of
+/// which some wait to be rounded: the expression behind it knows the column alone.
 void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results, TileGrid& grid,
                                const std::vector<int>& inputs, int column_dimension,
                                std::uint32_t row_tiles, std::uint32_t columns,
-                               const VmemRegion& sums, bool stays);
+                               const VmemRegion& sums, const std::vector<VmemRegion>& unrounded);
 
 }  // namespace tpu::compiler

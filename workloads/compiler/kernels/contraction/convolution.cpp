@@ -81,6 +81,20 @@ std::optional<double> expected_cycles(const ConvolutionProblem& problem, const T
                                 : cycles_of(find_convolution_tiling(problem, target));
 }
 
+/// Of a convolution with an expression behind it, of which the arrays alone are known.
+OrRefusal<ConvolutionProblem> problem_behind(const hlo::HloInstruction& convolution,
+                                             const hlo::Shape& input, const hlo::Shape& window,
+                                             const hlo::Shape& result,
+                                             const BehindConvolution& behind) {
+  OrRefusal<ConvolutionProblem> problem = convolution_problem(convolution, input, window, result);
+  if (!problem) return problem;
+  problem->has_epilogue = behind.has_expression && !problem->is_depthwise;
+  if (problem->has_epilogue) problem->epilogue_types = behind.read;
+  problem->resident_rows = behind.resident_rows;
+  problem->result_types.insert(problem->result_types.end(), behind.made.begin(), behind.made.end());
+  return problem;
+}
+
 }  // namespace
 
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
@@ -94,25 +108,25 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
                             const std::vector<hlo::ElementType>& read, const Target& target) {
   BehindConvolution behind;
   behind.read = read;
-  return has_convolution_kernel(convolution, input, window, result, behind, target);
-}
-
-bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
-                            const hlo::Shape& window, const hlo::Shape& result,
-                            const BehindConvolution& behind, const Target& target) {
-  OrRefusal<ConvolutionProblem> found = convolution_problem(convolution, input, window, result);
+  OrRefusal<ConvolutionProblem> found = problem_behind(convolution, input, window, result, behind);
   if (!found) return false;
-  ConvolutionProblem& problem = *found;
-  problem.has_epilogue = !problem.is_depthwise;
-  if (problem.has_epilogue) problem.epilogue_types = behind.read;
-  problem.resident_rows = behind.resident_rows;
-  problem.result_types.insert(problem.result_types.end(), behind.made.begin(), behind.made.end());
+  const ConvolutionProblem& problem = *found;
   if (!problem.is_depthwise && problem.batch_in_lanes) {
     return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
                                   : has_lanes_tiling(problem, target);
   }
   if (!problem.is_depthwise && is_plain_product(problem)) return true;
   return expected_cycles(problem, target).has_value();
+}
+
+std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
+                                         const hlo::Shape& input, const hlo::Shape& window,
+                                         const hlo::Shape& result, const BehindConvolution& behind,
+                                         const Target& target) {
+  OrRefusal<ConvolutionProblem> problem =
+      problem_behind(convolution, input, window, result, behind);
+  if (!problem) return std::nullopt;
+  return expected_cycles(*problem, target);
 }
 
 std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
@@ -139,10 +153,10 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
   problem.result_types = epilogue.result_types();
-  if (problem.result_types.size() > 1 && (problem.is_depthwise || problem.contracts_rows)) {
+  if (problem.result_types.size() > 1 && problem.is_depthwise) {
     throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
                         ": expected one result of the product's extent behind a convolution by "
-                        "groups or a gradient of a kernel");
+                        "groups");
   }
   if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);
   if (problem.batch_in_lanes) {

@@ -515,10 +515,7 @@ void ConvolutionKernel::multiply() {
 /// Complete sums become results.
 void ConvolutionKernel::finish() {
   if (!results_.is_identity()) apply_epilogue();
-  for (std::size_t i = 0; i < unrounded_.size(); ++i) {
-    if (!is_packed(problem_.result_types[i])) continue;
-    memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), sizes_.sum_rows / 8);
-  }
+  round_results(memory_, *grid_, unrounded_, sizes_.sum_rows / 8);
 }
 
 void ConvolutionKernel::apply_epilogue() {

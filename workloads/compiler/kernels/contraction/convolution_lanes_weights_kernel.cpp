@@ -117,6 +117,7 @@ class LanesWeightsKernel : LanesWeightsGrid {
   std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
   std::vector<int> epilogue_inputs_;
   VmemRegion sums_, products_;
+  std::vector<VmemRegion> unrounded_;
 };
 
 void LanesWeightsKernel::store_units() {
@@ -159,6 +160,7 @@ void LanesWeightsKernel::make_grid() {
                                        });
   sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   if (sizes_.products_apart) products_ = builder_.allocate_vmem(sizes_.product_rows);
+  unrounded_ = unrounded_regions(builder_, problem_.result_types, products_, sizes_.product_rows);
 }
 
 SReg LanesWeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
@@ -383,9 +385,7 @@ void LanesWeightsKernel::finish() {
   builder_.new_block();
   put_together();
   if (!results_.is_identity()) apply_epilogue();
-  if (is_packed(problem_.out_type())) {
-    memory_.round_tiles(products_, grid_->output(0), sizes_.product_rows / 8);
-  }
+  round_results(memory_, *grid_, unrounded_, sizes_.product_rows / 8);
 }
 
 /// Each position of the window: the sums of the pixels of the group, their lanes turned.
@@ -423,7 +423,7 @@ void LanesWeightsKernel::put_together() {
 void LanesWeightsKernel::apply_epilogue() {
   apply_epilogue_by_columns(builder_, results_, *grid_, epilogue_inputs_, kColumns,
                             sizes_.window_y * sizes_.window_x * tiling_.block_rows,
-                            sizes_.lane_tiles, products_, is_packed(problem_.out_type()));
+                            sizes_.lane_tiles, products_, unrounded_);
 }
 
 }  // namespace

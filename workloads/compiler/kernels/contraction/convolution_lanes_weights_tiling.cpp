@@ -71,10 +71,11 @@ void LanesWeightsSizes::set_blocks(const ConvolutionProblem& problem,
   plan.rhs.rows = std::uint64_t{tiling.block_y} * pixels * gradient_pixel + beyond;
   plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, pixels, gradient_pixel);
   const std::uint64_t tiles = product_rows / 8;
-  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type(), tiles,
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.result_types, tiles,
                    double(tiles) * plan.grid[kColumns] * plan.grid[kRows]);
   plan.results.cycles = double(tiles) * (2 + 8.0 * (tiling.group - 1));  // Groups are added.
-  plan.rows_apart = sum_rows + problem.resident_rows + (products_apart ? product_rows : 0);
+  plan.rows_apart = sum_rows + problem.resident_rows + (products_apart ? product_rows : 0) +
+                    problem.further_packed() * product_rows;
 }
 
 void LanesWeightsSizes::set_steps(const ConvolutionProblem& problem,

@@ -45,7 +45,7 @@ struct ConvolutionProblem {
   std::uint32_t rows = 1, columns = 1, contracted = 1;
   hlo::ElementType input_type = hlo::ElementType::kF32;
   hlo::ElementType window_type = hlo::ElementType::kF32;
-  /// Of the results in step with the product; several only of images.
+  /// Of the results in step with the product; one of a depthwise convolution.
   std::vector<hlo::ElementType> result_types{hlo::ElementType::kF32};
   bool has_epilogue = false;
   VectorCost epilogue_cost;                      ///< Per tile of the result.

@@ -143,6 +143,7 @@ class WeightsKernel : WeightsGrid {
   std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
   std::vector<int> epilogue_inputs_;
   VmemRegion transposed_, sums_;
+  std::vector<VmemRegion> unrounded_;
   std::optional<RunTurner> turner_;
   /// Ones; valid rows of the last batch tile; the same in descending order. Where pixels share a
   /// tile: rows of each of them, then the same in descending order.
@@ -233,6 +234,7 @@ void WeightsKernel::make_grid() {
                                          return result_block(type, to_vmem, word);
                                        });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
+  unrounded_ = unrounded_regions(builder_, problem_.result_types, sums_, sizes_.sum_rows);
 }
 
 SReg WeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
@@ -620,9 +622,7 @@ void WeightsKernel::multiply_part(SReg part) {
 void WeightsKernel::finish() {
   const auto body = [this] {
     if (!results_.is_identity()) apply_epilogue();
-    if (is_packed(problem_.out_type())) {
-      memory_.round_tiles(sums_, grid_->output(0), sizes_.sum_rows / 8);
-    }
+    round_results(memory_, *grid_, unrounded_, sizes_.sum_rows / 8);
   };
   emit_if(builder_, is_last_block(), body);
 }
@@ -631,7 +631,7 @@ void WeightsKernel::apply_epilogue() {
   builder_.new_block();
   apply_epilogue_by_columns(builder_, results_, *grid_, epilogue_inputs_, kColumns,
                             sizes_.unit_tiles * sizes_.units, tiling_.block_columns, sums_,
-                            is_packed(problem_.out_type()));
+                            unrounded_);
 }
 
 }  // namespace

@@ -101,10 +101,10 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   plan.rhs.rows = std::uint64_t{tiling.block_y} * line_pixels * gradient_pixel;
   plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, line_pixels, gradient_pixel);
   const std::uint64_t tiles = sum_rows / 8;
-  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.out_type(), tiles,
+  plan.add_in_step({kColumns, kRows}, problem.epilogue_types, problem.result_types, tiles,
                    double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
   plan.rows_apart = transposed_rows + (runs ? runs->rows() : 0) + problem.resident_rows +
-                    (sums_apart ? sum_rows : 0);
+                    (sums_apart ? sum_rows : 0) + problem.further_packed() * sum_rows;
 }
 
 void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,

@@ -14,10 +14,7 @@ void DotKernel::finish() {
   emit_if(builder_, is_last_sum(), [&] {
     if (problem_.result_turned) turn_sums();
     if (!results_.is_identity()) apply_epilogue();
-    for (std::size_t i = 0; i < unrounded_.size(); ++i) {
-      if (unrounded_[i].rows == 0) continue;
-      memory_.round_tiles(unrounded_[i], grid_->output(static_cast<int>(i)), sizes_.result_tiles);
-    }
+    round_results(memory_, *grid_, unrounded_, sizes_.result_tiles);
   });
 }
 

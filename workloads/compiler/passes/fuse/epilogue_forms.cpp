@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/base/contains.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_moves.h"
 
@@ -69,9 +71,11 @@ bool EpilogueForms::has_other_lanes(InstructionId id, InstructionId product) con
 
 /// Behind a product there are arrays of its extent, matrices and vectors along its minor dimensions
 /// and scalars; results are of its extent or sums to one or both of its minor dimensions.
-bool EpilogueForms::fit(const FusionDraft& draft, InstructionId product) const {
+bool EpilogueForms::fit(const FusionDraft& draft) const {
+  const InstructionId product = draft.product;
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
+  if (!is_dot && !fit_convolution(draft)) return false;
   return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
     if (moves_lanes(entry_, instruction) || has_other_lanes(id, product)) return false;
@@ -82,6 +86,76 @@ bool EpilogueForms::fit(const FusionDraft& draft, InstructionId product) const {
     }
     return instruction.opcode != HloOpcode::kBroadcast || is_broadcast_behind(id, product);
   });
+}
+
+bool EpilogueForms::is_side(InstructionId id, InstructionId product) const {
+  return contains(at(product).operands, id);
+}
+
+/// An array, no side of the convolution, that is the same for all pixels, or a sum over them.
+bool EpilogueForms::is_matrix_behind(InstructionId id, const FusionDraft& draft) const {
+  return at(id).shape.rank() == 2 && (contains(draft.roots, id) || !is_side(id, draft.product));
+}
+
+std::uint64_t EpilogueForms::matrix_granules(const FusionDraft& draft) const {
+  std::uint64_t found = 0;
+  for (const auto* arrays : {&draft.leaves, &draft.roots}) {
+    for (InstructionId id : *arrays) {
+      if (is_matrix_behind(id, draft)) found += granules(at(id).shape);
+    }
+  }
+  return found;
+}
+
+/// Blocks of arrays of the convolution's extent, and what stays, leave room for the product. The
+/// gradient of a kernel keeps all of its blocks in VMEM, others whole rows of pixels: with one
+/// array behind it the layout was chosen so that it has a kernel, with more, or with matrices that
+/// stay, it may have none.
+bool EpilogueForms::fit_convolution(const FusionDraft& draft) const {
+  std::size_t images = 0, read = 0, made = 0;
+  std::int64_t elements = 0;
+  const auto count = [&](InstructionId id, std::size_t& apart) {
+    const Shape& shape = at(id).shape;
+    if (shape.rank() == 1) elements += shape.element_count();
+    if (shape.dimensions != at(draft.product).shape.dimensions) return;
+    ++images;
+    if (!is_side(id, draft.product)) ++apart;
+  };
+  for (InstructionId leaf : draft.leaves) count(leaf, read);
+  for (InstructionId root : draft.roots) count(root, made);
+  const std::uint64_t matrices = matrix_granules(draft);
+  if (images > limits_.convolution_images || elements > limits_.convolution_vectors ||
+      matrices > limits_.convolution_matrices) {
+    return false;
+  }
+  return !limits_.convolution_cycles || (read <= 1 && made <= 1 && matrices == 0) || made == 0 ||
+         cycles_behind_convolution(draft).has_value();
+}
+
+std::optional<double> EpilogueForms::cycles_behind_convolution(const FusionDraft& draft) const {
+  if (!limits_.convolution_cycles) return std::nullopt;
+  const HloInstruction& convolution = at(draft.product);
+  BehindConvolution behind;
+  behind.has_expression = !draft.inside.empty();
+  // As they come, in fp32 in the kernel's order, and on their way out.
+  behind.resident_rows = 6 * matrix_granules(draft);
+  for (InstructionId leaf : draft.leaves) {
+    if (!is_side(leaf, draft.product) &&
+        at(leaf).shape.dimensions == convolution.shape.dimensions) {
+      behind.read.push_back(at(leaf).shape.type);
+    }
+  }
+  const Shape* made = nullptr;
+  for (InstructionId root : draft.roots) {
+    if (at(root).shape.dimensions != convolution.shape.dimensions) continue;
+    if (made != nullptr) {
+      behind.made.push_back(at(root).shape.type);
+    } else {
+      made = &at(root).shape;
+    }
+  }
+  if (made == nullptr) return std::nullopt;
+  return limits_.convolution_cycles(entry_, convolution, *made, behind);
 }
 
 /// A scalar, a vector or a matrix that goes along one or both of the minor dimensions.

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "workloads/compiler/passes/fuse/fusion.h"
 #include "workloads/compiler/passes/fuse/fusion_draft.h"
 #include "workloads/graph/graph.h"
 
@@ -11,12 +14,16 @@ namespace tpu::compiler {
 /// What may stand behind a dot or a convolution in its kernel.
 class EpilogueForms {
  public:
-  EpilogueForms(const hlo::Module& module, const hlo::Computation& entry)
-      : module_(module), entry_(entry) {}
+  EpilogueForms(const hlo::Module& module, const hlo::Computation& entry, FusionLimits limits = {})
+      : module_(module), entry_(entry), limits_(std::move(limits)) {}
 
   bool has_batch_in_lanes(hlo::InstructionId product) const;
   bool makes_images(hlo::InstructionId product) const;
-  bool fit(const FusionDraft& draft, hlo::InstructionId product) const;
+  /// Of a draft with a product.
+  bool fit(const FusionDraft& draft) const;
+  /// What the kernel of the draft's convolution is expected to take; absent: it has none, or makes
+  /// nothing of the convolution's extent, or nobody says.
+  std::optional<double> cycles_behind_convolution(const FusionDraft& draft) const;
   bool uses_own_sum(const FusionDraft& draft) const;
 
  private:
@@ -25,9 +32,14 @@ class EpilogueForms {
   bool may_sum_to(const std::vector<std::int64_t>& kept, hlo::InstructionId product) const;
   bool has_other_lanes(hlo::InstructionId id, hlo::InstructionId product) const;
   bool is_broadcast_behind(hlo::InstructionId id, hlo::InstructionId product) const;
+  bool fit_convolution(const FusionDraft& draft) const;
+  bool is_side(hlo::InstructionId id, hlo::InstructionId product) const;
+  bool is_matrix_behind(hlo::InstructionId id, const FusionDraft& draft) const;
+  std::uint64_t matrix_granules(const FusionDraft& draft) const;
 
   const hlo::Module& module_;
   const hlo::Computation& entry_;
+  const FusionLimits limits_;
 };
 
 }  // namespace tpu::compiler

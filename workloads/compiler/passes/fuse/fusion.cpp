@@ -79,7 +79,7 @@ class Fusion {
         entry_(module.entry_computation()),
         extents_(entry_),
         sums_(entry_, extents_, limits.row_bytes),
-        epilogues_(module, entry_),
+        epilogues_(module, entry_, limits),
         users_(users_of(entry_)),
         written_(entry_.instructions.size(), false),
         seen_in_walk_(entry_.instructions.size(), 0) {
@@ -153,10 +153,7 @@ class Fusion {
   void merge_siblings(Lanes lanes);
   bool may_compute_rows(std::size_t reducer, std::size_t rows);
   bool compute_rows_in_reductions();
-  bool fits_behind_convolution(const FusionDraft& draft, InstructionId product) const;
-  bool is_matrix_behind(InstructionId id, const FusionDraft& draft, InstructionId product) const;
-  bool has_kernel_behind(const FusionDraft& draft, InstructionId product,
-                         std::uint64_t matrices) const;
+  bool pays_behind_gradient(std::size_t host, std::size_t reader, const FusionDraft& both) const;
   bool may_stand_behind(std::size_t host, std::size_t reader);
   bool is_better_beside(std::size_t host, std::size_t reader);
   bool may_join(std::size_t host, std::size_t reader) {
@@ -745,59 +742,12 @@ FusionDraft Fusion::joined(std::size_t host, std::size_t reader) const {
   return both;
 }
 
-/// Blocks of arrays of the convolution's extent, and what stays, leave room for the product.
-bool Fusion::fits_behind_convolution(const FusionDraft& draft, InstructionId product) const {
-  std::size_t images = 0;
-  std::int64_t elements = 0;
-  std::uint64_t matrices = 0;
-  const auto count = [&](InstructionId id) {
-    const Shape& shape = at(id).shape;
-    if (shape.dimensions == at(product).shape.dimensions) ++images;
-    if (shape.rank() == 1) elements += shape.element_count();
-    if (is_matrix_behind(id, draft, product)) matrices += granules(shape);
-  };
-  std::for_each(draft.leaves.begin(), draft.leaves.end(), count);
-  std::for_each(draft.roots.begin(), draft.roots.end(), count);
-  return images <= limits_.convolution_images && elements <= limits_.convolution_vectors &&
-         matrices <= limits_.convolution_matrices && has_kernel_behind(draft, product, matrices);
-}
-
-/// An array, no side of the convolution, that is the same for all pixels, or a sum over them.
-bool Fusion::is_matrix_behind(InstructionId id, const FusionDraft& draft,
-                              InstructionId product) const {
-  const std::vector<InstructionId>& sides = at(product).operands;
-  const bool is_side = std::count(sides.begin(), sides.end(), id) != 0;
-  const bool is_made = std::count(draft.roots.begin(), draft.roots.end(), id) != 0;
-  return at(id).shape.rank() == 2 && (is_made || !is_side);
-}
-
-/// The gradient of a kernel keeps all of its blocks in VMEM, others whole rows of pixels: with one
-/// array behind it the layout was chosen so that it has a kernel, with more, or with matrices that
-/// stay, it may have none.
-bool Fusion::has_kernel_behind(const FusionDraft& draft, InstructionId product,
-                               std::uint64_t matrices) const {
-  const HloInstruction& convolution = at(product);
-  if (!limits_.has_convolution_kernel) return true;
-  BehindConvolution behind;
-  // As they come, in fp32 in the kernel's order, and on their way out.
-  behind.resident_rows = 6 * matrices;
-  for (InstructionId leaf : draft.leaves) {
-    const bool is_side = std::count(convolution.operands.begin(), convolution.operands.end(), leaf);
-    if (!is_side && at(leaf).shape.dimensions == convolution.shape.dimensions) {
-      behind.read.push_back(at(leaf).shape.type);
-    }
-  }
-  const Shape* made = nullptr;
-  for (InstructionId root : draft.roots) {
-    if (at(root).shape.dimensions != convolution.shape.dimensions) continue;
-    if (made != nullptr) {
-      behind.made.push_back(at(root).shape.type);
-    } else {
-      made = &at(root).shape;
-    }
-  }
-  return (behind.read.size() <= 1 && behind.made.empty() && matrices == 0) || made == nullptr ||
-         limits_.has_convolution_kernel(entry_, convolution, *made, behind);
+/// Whether the reader takes no longer behind the gradient of a kernel than by itself.
+bool Fusion::pays_behind_gradient(std::size_t host, std::size_t reader,
+                                  const FusionDraft& both) const {
+  const std::optional<double> alone = epilogues_.cycles_behind_convolution(drafts_[host]);
+  const std::optional<double> together = epilogues_.cycles_behind_convolution(both);
+  return !alone || !together || *together <= *alone + cycles(drafts_[reader]).all();
 }
 
 /// Whether a kernel that does not go behind the product computes much of what the reader computes:
@@ -832,13 +782,11 @@ bool Fusion::may_stand_behind(std::size_t host, std::size_t reader) {
         return type == hlo::ElementType::kF32 || type == hlo::ElementType::kBf16;
       });
   if (!is_dot && !stores_numbers) return false;  // Convolutions have no other results.
-  const bool makes_several = is_dot || epilogues_.makes_images(product);
-  const bool takes_sums = makes_several || epilogues_.has_batch_in_lanes(product);
-  const std::size_t results = takes_sums ? limits_.epilogue_results : 1;
   const std::size_t arrays = both.leaves.size() + both.roots.size() - 2;  // But the two sides.
-  return (makes_several ? blocks > 0 : blocks == 1) && both.roots.size() <= results &&
+  return blocks > 0 && both.roots.size() <= limits_.epilogue_results &&
          both.inside.size() <= limits_.instructions && arrays <= limits_.epilogue_arrays &&
-         epilogues_.fit(both, product) && (is_dot || fits_behind_convolution(both, product));
+         epilogues_.fit(both) &&
+         (is_dot || epilogues_.makes_images(product) || pays_behind_gradient(host, reader, both));
 }
 
 bool Fusion::join_a_reader(std::size_t host) {
@@ -890,10 +838,8 @@ bool Fusion::fits(const FusionDraft& draft) const {
     return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
            (!draft.is_reduction || sums_.fit(draft));
   }
-  const bool is_dot = at(draft.product).opcode == HloOpcode::kDot;
   return draft.leaves.size() + draft.roots.size() - 2 <= limits_.epilogue_arrays &&
-         epilogues_.fit(draft, draft.product) &&
-         (is_dot || fits_behind_convolution(draft, draft.product));
+         epilogues_.fit(draft);
 }
 
 /// Whether there was one that the kernel reads, and can make of others.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "workloads/compiler/ir/behind_convolution.h"
@@ -22,10 +23,10 @@ struct FusionLimits {
   std::int64_t convolution_vectors = 10240;
   /// Of matrices behind it, which stay in VMEM, in granules.
   std::uint64_t convolution_matrices = 1024;
-  /// Whether a convolution has a kernel with this behind it that makes a result of this shape.
-  std::function<bool(const hlo::Computation&, const hlo::HloInstruction&, const hlo::Shape& result,
-                     const BehindConvolution&)>
-      has_convolution_kernel;
+  /// Of a convolution with this behind it that makes a result of this shape; absent: no kernel.
+  std::function<std::optional<double>(const hlo::Computation&, const hlo::HloInstruction&,
+                                      const hlo::Shape& result, const BehindConvolution&)>
+      convolution_cycles;
   std::uint64_t row_bytes = std::uint64_t{8}
                             << 20;  ///< Of two buffers of eight rows of each array.
   double hbm_bytes_per_cycle = 440;
@@ -40,7 +41,9 @@ struct FusionLimits {
 ///   result, as in a softmax;
 /// - kOutput: a dot or convolution and the kernels over its extent that read it or each other's
 ///   results: elementwise ones and, but behind gradients of kernels, sums to a vector; behind
-///   convolutions also sums for each example and feature.
+///   convolutions also sums for each example and feature. Behind the gradient of a kernel (an
+///   optimiser's arrays) only where that takes less than a kernel of their own: the blocks of what
+///   is read and made leave less of VMEM for those of the product.
 ///
 /// A value is written to HBM when something other than such a kernel needs it, or when that moves
 /// fewer bytes than computing it again in each kernel that uses it. Kernels over the same extent

@@ -17,7 +17,9 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 #include "workloads/compiler/passes/layout/convolution_sides.h"
+#include "workloads/compiler/passes/layout/generated_values.h"
 #include "workloads/compiler/passes/layout/layout_search.h"
+#include "workloads/compiler/passes/layout/narrow_copies.h"
 #include "workloads/compiler/passes/layout/padded_images.h"
 
 namespace tpu::compiler {
@@ -90,6 +92,8 @@ class LayoutAssignment {
     make_results_agree(aliases, given);
     join_parted_images(computation_, parted);
     tidy(computation_);
+    generate_in_dense_orders(computation_, target_);
+    copy_narrow_values(computation_, target_);
   }
 
  private:

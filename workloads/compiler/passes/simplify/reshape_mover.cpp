@@ -114,6 +114,7 @@ class ReshapeMover {
   void run() {
     const std::size_t count = entry_.instructions.size();
     before_.assign(count, -1);
+    find_made_by_products();
     for (std::size_t i = 0; i < count; ++i) visit(static_cast<InstructionId>(i));
     tidy(entry_);
   }
@@ -129,8 +130,11 @@ class ReshapeMover {
   bool may_broadcast(const HloInstruction& broadcast, const Dimensions& whole) const;
   bool has_form(InstructionId operand, const Dimensions& whole) const;
   bool is_made_by_dot(InstructionId id) const;
+  void find_made_by_products();
+  bool goes_along(InstructionId operand, const Dimensions& whole) const;
   bool goes_to_convolution(InstructionId id, const Dimensions& whole) const;
   InstructionId form_of(InstructionId operand, const Dimensions& whole);
+  InstructionId moved(InstructionId id, const Dimensions& whole);
   InstructionId broadcast_before(InstructionId id, const Dimensions& whole);
   void visit(InstructionId id);
   void reduce_before(InstructionId id);
@@ -139,6 +143,7 @@ class ReshapeMover {
   Computation& entry_;
   GraphEditor editor_;
   std::vector<std::vector<InstructionId>> users_;
+  std::vector<bool> made_by_product_;
   std::vector<InstructionId> before_;  ///< The same elements in the extent of a product; or -1.
 };
 
@@ -227,6 +232,32 @@ bool ReshapeMover::has_form(InstructionId operand, const Dimensions& whole) cons
   return value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole);
 }
 
+/// Of dots and convolutions and operations behind them.
+void ReshapeMover::find_made_by_products() {
+  for (const HloInstruction& instruction : entry_.instructions) {
+    const bool is_product =
+        instruction.opcode == HloOpcode::kDot || instruction.opcode == HloOpcode::kConvolution;
+    made_by_product_.push_back(
+        is_product || (hlo::is_elementwise(instruction.opcode) &&
+                       std::any_of(instruction.operands.begin(), instruction.operands.end(),
+                                   [this](InstructionId operand) {
+                                     return made_by_product_[static_cast<std::size_t>(operand)];
+                                   })));
+  }
+}
+
+/// Whether nobody else reads what an operation makes of arrays that have the product's extent but
+/// for dimensions of extent 1 (a moment of an optimiser, decayed): as the reshaped arrays' it
+/// stands in the product's kernel.
+bool ReshapeMover::goes_along(InstructionId operand, const Dimensions& whole) const {
+  const HloInstruction& value = at(operand);
+  return hlo::is_elementwise(value.opcode) && differ_in_units(value.shape.dimensions, whole) &&
+         users_[static_cast<std::size_t>(operand)].size() == 1 &&
+         !made_by_product_[static_cast<std::size_t>(operand)] &&
+         std::all_of(value.operands.begin(), value.operands.end(),
+                     [&](InstructionId of) { return has_form(of, whole); });
+}
+
 /// The operand in the product's extent; scalars as they are.
 InstructionId ReshapeMover::form_of(InstructionId operand, const Dimensions& whole) {
   if (at(operand).shape.rank() == 0) return operand;
@@ -238,7 +269,17 @@ InstructionId ReshapeMover::form_of(InstructionId operand, const Dimensions& who
   if (value.opcode == HloOpcode::kBroadcast && may_broadcast(value, whole)) {
     return broadcast_before(operand, whole);
   }
-  return editor_.reshape(operand, whole);
+  if (!goes_along(operand, whole)) return editor_.reshape(operand, whole);
+  return before_[static_cast<std::size_t>(operand)] = moved(operand, whole);
+}
+
+/// The operation on forms of its operands.
+InstructionId ReshapeMover::moved(InstructionId id, const Dimensions& whole) {
+  HloInstruction form = at(id);
+  for (InstructionId& operand : form.operands) operand = form_of(operand, whole);
+  form.shape = hlo::array_shape(form.shape.type, whole);
+  form.name += ".product";
+  return editor_.append_instruction(std::move(form));
 }
 
 InstructionId ReshapeMover::broadcast_before(InstructionId id, const Dimensions& whole) {
@@ -306,10 +347,10 @@ void ReshapeMover::visit(InstructionId id) {
   // selects by a mask goes where the mask does.)
   if (at(id).shape.type == hlo::ElementType::kBf16 && at(id).shape.rank() < 2) return;
   const std::vector<InstructionId> operands = at(id).operands;
-  const auto moved = std::find_if(operands.begin(), operands.end(),
+  const auto first = std::find_if(operands.begin(), operands.end(),
                                   [this](InstructionId operand) { return before(operand) >= 0; });
-  if (moved == operands.end()) return;
-  const Dimensions whole = extents(before(*moved));
+  if (first == operands.end()) return;
+  const Dimensions whole = extents(before(*first));
   if (!std::all_of(operands.begin(), operands.end(),
                    [&](InstructionId operand) { return has_form(operand, whole); })) {
     return;
@@ -320,11 +361,7 @@ void ReshapeMover::visit(InstructionId id) {
   });
   if (joins_dot && !goes_to_convolution(id, whole)) return;
   editor_.stand_for(id);
-  HloInstruction form = at(id);
-  for (InstructionId& operand : form.operands) operand = form_of(operand, whole);
-  form.shape = hlo::array_shape(form.shape.type, whole);
-  form.name += ".product";
-  const InstructionId value = editor_.append_instruction(std::move(form));
+  const InstructionId value = moved(id, whole);
   before_[static_cast<std::size_t>(id)] = value;
   const Dimensions reshaped = extents(id);
   editor_.finish(editor_.reshape(value, reshaped));
