@@ -40,18 +40,28 @@ constexpr SlotUnit kUnitsOfSlots[] = {
     {isa::Slot::kVectorLoad, Unit::kVectorLoad, BlockCounters::kVectorLoads},
     {isa::Slot::kVectorStore, Unit::kVectorStore, BlockCounters::kVectorStores}};
 
-/// The instructions and the bundles of a block that have something in the slot of each of them.
-struct SlotUses {
+/// The instructions and the bundles of a block that have something in the slot of each of them:
+/// bundle by bundle in bytes side by side, added up before one of them is full.
+class SlotUses {
+ public:
+  void add(SlotCounts counts) {
+    few_instructions_ += counts;
+    few_bundles_ += (counts + kAnySlotTaken) >> 7 & kLowestOfSlots;
+    if (((few_instructions_ | few_bundles_) & kTopOfSlots) != 0) add_up();
+  }
+  void add_up() {
+    for (std::size_t u = 0; u < instructions.size(); ++u) {
+      instructions[u] += count_of(few_instructions_, kUnitsOfSlots[u].slot);
+      bundles[u] += count_of(few_bundles_, kUnitsOfSlots[u].slot);
+    }
+    few_instructions_ = few_bundles_ = 0;
+  }
   std::array<std::uint32_t, std::size(kUnitsOfSlots)> instructions{};
   std::array<std::uint32_t, std::size(kUnitsOfSlots)> bundles{};
 
-  void add(SlotCounts counts) {
-    for (std::size_t u = 0; u < instructions.size(); ++u) {
-      const std::uint32_t count = count_of(counts, kUnitsOfSlots[u].slot);
-      instructions[u] += count;
-      bundles[u] += count > 0 ? 1 : 0;
-    }
-  }
+ private:
+  SlotCounts few_instructions_ = 0;
+  SlotCounts few_bundles_ = 0;
 };
 
 [[noreturn]] void refuse(const isa::Kernel& kernel, std::uint32_t bundle, const char* what) {
@@ -62,6 +72,14 @@ struct SlotUses {
 
 /// So that a block's duration and counters fit 32 bits.
 constexpr std::uint32_t kLongestDelay = 1U << 30;
+
+/// A bundle pushes, pops or writes a register slowly.
+bool touches_units(const DecodedKernel& kernel, std::uint32_t bundle) {
+  const DecodedBundle& mine = kernel.bundles[bundle];
+  const DecodedBundle& next = kernel.bundles[bundle + 1];
+  return mine.first_queue_op != next.first_queue_op ||
+         mine.first_slow_write != next.first_slow_write;
+}
 
 bool is_push(QueueOp::Kind kind) { return kind > QueueOp::Kind::kScalarPop; }
 
@@ -160,6 +178,29 @@ Block& BlockTable::make_block(std::uint32_t kernel, std::uint32_t bundle, bool s
   return block;
 }
 
+/// Takes bundles behind the first that neither touch the outside nor branch nor call, while the
+/// block stays shorter than it may become. Returns the one behind them.
+std::uint32_t BlockTable::take_plain(Block& block, std::uint32_t bundle,
+                                     std::uint32_t count) const {
+  if (bundle == block.first) return bundle;
+  const DecodedBundle* const bundles = kernels_[block.kernel].bundles.data();
+  const DecodedBundle* const end =
+      bundles + std::min<std::uint64_t>(count, std::uint64_t{block.first} + longest_);
+  const DecodedBundle* each = bundles + bundle;
+  std::uint64_t duration = block.duration;
+  for (; each < end; ++each) {
+    if (each->first_interaction != each[1].first_interaction || each->guarded_queue_ops != 0 ||
+        std::max<std::uint64_t>(each->delay, duration) > kLongestDelay ||
+        (each->branch_target & each->call_site) != DecodedBundle::kNone) {
+      break;
+    }
+    duration += 1 + each->delay;
+  }
+  block.duration = static_cast<std::uint32_t>(duration);
+  block.end = static_cast<std::uint32_t>(each - bundles);
+  return block.end;
+}
+
 void BlockTable::extend_block(Block& block, bool slot) {
   const isa::Kernel& source = program_.kernels[block.kernel];
   const std::vector<DecodedBundle>& bundles = kernels_[block.kernel].bundles;
@@ -186,6 +227,8 @@ void BlockTable::extend_block(Block& block, bool slot) {
     return;
   }
   while (b < count) {
+    b = take_plain(block, b, count);
+    if (b == count) return;
     const bool first = b == block.first;
     if (!first && (interacts(b) || b - block.first >= longest_ || block.duration > kLongestDelay ||
                    block.guarded_queue_ops + bundles[b].guarded_queue_ops > 64)) {
@@ -236,12 +279,15 @@ void BlockTable::count(Block& block) {
   std::array<std::uint64_t, BlockCounters::kCount> values{};
   SlotUses uses;
   std::uint64_t eup_bundles = 0;
+  for (const auto* charge = causes.begin(block.first); charge != causes.begin(block.end);
+       ++charge) {
+    values[BlockCounters::kSchedule + static_cast<std::size_t>(charge->cause)] += charge->cycles;
+  }
+  for (std::size_t c = 0; c < kScheduleCauses; ++c) {
+    const auto resource = static_cast<std::size_t>(resource_of(static_cast<ScheduleCause>(c)));
+    values[BlockCounters::kRan + resource] += values[BlockCounters::kSchedule + c];
+  }
   for (std::uint32_t b = block.first; b < block.end; ++b) {
-    for (const auto* charge = causes.begin(b); charge != causes.end(b); ++charge) {
-      values[BlockCounters::kSchedule + static_cast<std::size_t>(charge->cause)] += charge->cycles;
-      values[BlockCounters::kRan + static_cast<std::size_t>(resource_of(charge->cause))] +=
-          charge->cycles;
-    }
     values[BlockCounters::kDelay] += kernel.bundles[b].delay;
     const BriefInstruction* const end = kernel.brief.end(source.bundles[b]);
     SlotCounts slots = 0;
@@ -259,6 +305,7 @@ void BlockTable::count(Block& block) {
     }
     eup_bundles += pushes_eup ? 1 : 0;
   }
+  uses.add_up();
   const std::uint64_t bundles = block.end - block.first;
   const std::uint64_t cycles = bundles + values[BlockCounters::kDelay];
   values[BlockCounters::kBundles] = bundles;
@@ -374,6 +421,10 @@ BlockTable::Outcome BlockTable::compute(const Block& block, StateId entry, std::
   UnitTimes before = times_of(scoreboard_), work{};
   Outcome outcome;
   for (std::uint32_t b = block.first; b < block.end; ++b) {
+    if (scoreboard_.registers_settled() && !touches_units(kernel, b)) {
+      now += 1 + kernel.bundles[b].delay;
+      continue;
+    }
     const Scoreboard::Violation violation = scoreboard_.issue(kernel, b, guards, now);
     if (violation) return {kRested, 0, nullptr, violation, b, now};
     const std::uint16_t used = kernel.bundles[b].guarded_queue_ops;

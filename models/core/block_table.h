@@ -72,7 +72,7 @@ struct Block {
   bool is_quiet = false;       ///< Touches none, and calls nothing.
   const MicroOp* first_op = nullptr;
   const MicroOp* end_op = nullptr;
-  Block* next = nullptr;    ///< At `end`, once it has been reached.
+  Block* next = nullptr;  ///< At `end`, once it has been reached.
   Block* branch = nullptr;  ///< At `target`, or that of the branch before a slot, once it has been.
   BlockCounters counters;
 
@@ -177,6 +177,7 @@ class BlockTable {
 
   Block& make_block(std::uint32_t kernel, std::uint32_t bundle, bool slot);
   void extend_block(Block& block, bool slot);
+  std::uint32_t take_plain(Block& block, std::uint32_t bundle, std::uint32_t count) const;
   void count(Block& block);
   const ScheduleCauses& causes(std::uint32_t kernel);
   Outcome look_up(Block& block, StateId entry, std::uint64_t guards);

@@ -168,6 +168,11 @@ using SlotCounts = std::uint64_t;
 inline std::uint32_t count_of(SlotCounts counts, isa::Slot slot) {
   return static_cast<std::uint32_t>(counts >> (8 * static_cast<unsigned>(slot)) & 0xff);
 }
+/// In counts of slots a one, and the top bit, of each byte; and what sets that where a slot has any
+/// instruction, when it is added to them.
+constexpr SlotCounts kLowestOfSlots = 0x0101'0101'0101'0101;
+constexpr SlotCounts kTopOfSlots = 0x80 * kLowestOfSlots;
+constexpr SlotCounts kAnySlotTaken = 0x7f * kLowestOfSlots;
 /// By opcode, of an instruction alone; a table that is there before anything asks, as a million
 /// instructions do.
 extern const std::array<SlotCounts, isa::kOpcodeCount> kSlotCounts;

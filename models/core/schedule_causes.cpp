@@ -10,14 +10,19 @@ namespace {
 
 using Cause = ScheduleCause;
 constexpr std::size_t kSlots = static_cast<std::size_t>(isa::Slot::kCount);
-constexpr std::uint64_t kUnforcedCost = 1000;
+constexpr std::uint16_t kUnforcedCost = 1000;
 
-/// How little a cycle of a hold explains: taken ports explain most.
-std::uint64_t cost_of(Cause cause) {
-  if (cause <= Cause::kEup) return 0;
-  if (cause <= Cause::kOtherSlot) return 1;
-  return cause == Cause::kUnforced ? kUnforcedCost : 2;
-}
+/// How little a cycle of a hold explains, by cause: taken ports explain most.
+constexpr std::array<std::uint16_t, kScheduleCauses> kCosts = [] {
+  std::array<std::uint16_t, kScheduleCauses> costs{};
+  for (std::size_t c = 0; c < costs.size(); ++c) {
+    const auto cause = static_cast<Cause>(c);
+    if (cause <= Cause::kEup) continue;
+    costs[c] = cause <= Cause::kOtherSlot ? 1 : cause == Cause::kUnforced ? kUnforcedCost : 2;
+  }
+  return costs;
+}();
+std::uint64_t cost_of(Cause cause) { return kCosts[static_cast<std::size_t>(cause)]; }
 
 Cause cause_of_slot(isa::Slot slot) {
   switch (slot) {
@@ -38,10 +43,7 @@ constexpr std::uint32_t places(isa::Slot slot) {
   return slot == isa::Slot::kScalar || slot == isa::Slot::kVectorAlu ? 2 : 1;
 }
 
-/// In counts of slots the top bit of a byte: added to counts, these set it where a slot has any
-/// instruction, and where all its places are taken.
-constexpr SlotCounts kTopBits = 0x8080'8080'8080'8080;
-constexpr SlotCounts kAnyTaken = 0x7f7f'7f7f'7f7f'7f7f;
+/// Added to counts of slots, this sets the top bit of a byte where all its places are taken.
 constexpr SlotCounts kAllTaken = [] {
   SlotCounts all = 0;
   for (std::size_t s = 0; s < kSlots; ++s) {
@@ -165,6 +167,7 @@ class Piece {
     return (static_cast<std::size_t>(kind) * kMostUnits + unit) * parts_ + part;
   }
 
+  void append_node();
   void hold(std::uint32_t holder, Cause cause);
   void hold_if_due(const Result& result) {
     if (result.ready == nodes_.back().time) hold(result.node, result.cause);
@@ -226,14 +229,22 @@ void Piece::hold(std::uint32_t holder, Cause cause) {
   node.cause = cause;
 }
 
+/// A node that, so far, the one before it holds, for no reason.
+void Piece::append_node() {
+  if (nodes_.empty()) {
+    nodes_.push_back({now_, 0, 0, Cause::kUnforced});
+    return;
+  }
+  const Node& before = nodes_.back();
+  const std::uint64_t cost = before.cost + kUnforcedCost * (now_ - before.time);
+  nodes_.push_back({now_, cost, static_cast<std::uint32_t>(nodes_.size() - 1), Cause::kUnforced});
+}
+
 void Piece::add(std::uint32_t bundle) {
   const DecodedBundle& decoded = code_.bundles[bundle];
   const auto number = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.push_back({now_, number == 0 ? 0 : ~std::uint64_t{0}, 0, Cause::kUnforced});
-  if (number > 0) {
-    hold(number - 1, Cause::kUnforced);
-    hold_by_registers(decoded);
-  }
+  append_node();
+  if (number > 0) hold_by_registers(decoded);
   const SlotCounts slots = take_instructions(bundle);
   if (number > 0) {
     const std::uint32_t before = last_bundle_;
@@ -256,8 +267,7 @@ void Piece::add(std::uint32_t bundle) {
 
 void Piece::close() {
   const auto last = static_cast<std::uint32_t>(nodes_.size() - 1);
-  nodes_.push_back({now_, ~std::uint64_t{0}, last, Cause::kUnforced});
-  hold(last, Cause::kUnforced);
+  append_node();
   written_.for_each([&](std::size_t reg) { hold_if_due(writers_[reg]); });
   pushed_.for_each([&](std::size_t number) {
     const ResultList& queue = queues_[number];
@@ -310,7 +320,7 @@ SlotCounts Piece::take_instructions(std::uint32_t bundle) {
 /// By slots that were all taken in the cycle before.
 void Piece::hold_by_slots(SlotCounts mine) {
   const auto before = static_cast<std::uint32_t>(nodes_.size() - 2);
-  SlotCounts held = (mine + kAnyTaken) & (slots_ + kAllTaken) & kTopBits;
+  SlotCounts held = (mine + kAnySlotTaken) & (slots_ + kAllTaken) & kTopOfSlots;
   for (; held != 0; held &= held - 1) {
     hold(before, cause_of_slot(static_cast<isa::Slot>(__builtin_ctzll(held) / 8)));
   }
@@ -344,13 +354,12 @@ void Piece::pop(Port queue) {
 void Piece::use_queue(const QueueOp& op) {
   using Kind = QueueOp::Kind;
   constexpr std::uint32_t kRows = MxuParams::push_interval_cycles;
-  const Port rows = port(Kind::kMxuRows, op.unit), swap = port(Kind::kMxuSwap, op.unit);
-  const Port weights = port(Kind::kMxuWeights, op.unit, op.part),
-             xlu = port(Kind::kXluPush, op.unit);
+  const auto swap = [&] { return port(Kind::kMxuSwap, op.unit); };
+  const auto xlu = [&] { return port(Kind::kXluPush, op.unit); };
   switch (op.kind) {
     case Kind::kMxuRows:
-      hold_if_due(ports_[swap]);
-      use_port(rows, op.packed ? 2 * kRows : kRows, Cause::kMxuPush);
+      hold_if_due(ports_[swap()]);
+      use_port(port(Kind::kMxuRows, op.unit), op.packed ? 2 * kRows : kRows, Cause::kMxuPush);
       for (std::uint8_t part = 0; part < op.results; ++part) {
         push(port(Kind::kMxuPop, op.unit, part), params_.mxu.latency_cycles(part),
              Cause::kMxuResult);
@@ -359,19 +368,19 @@ void Piece::use_queue(const QueueOp& op) {
     case Kind::kMxuLatch:
       return use_port(port(Kind::kMxuLatch, op.unit, op.part), kRows, Cause::kMxuPush);
     case Kind::kMxuWeights:
-      use_port(weights, kRows, Cause::kWeights);
-      ports_[swap] = ports_[weights];
-      --ports_[swap].ready;
-      used_.add(swap);
+      use_port(port(Kind::kMxuWeights, op.unit, op.part), kRows, Cause::kWeights);
+      ports_[swap()] = ports_[port(Kind::kMxuWeights, op.unit, op.part)];
+      --ports_[swap()].ready;
+      used_.add(swap());
       return;
     case Kind::kMxuPop:
       use_port(port(Kind::kMxuPop, op.unit, op.part), kRows, Cause::kMxuPush);
       return pop(port(Kind::kMxuPop, op.unit, op.part));
     case Kind::kXluPush:
-      use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
+      use_port(xlu(), params_.xlu_interval_cycles, Cause::kXlu);
       return push(port(Kind::kXluPop, op.unit), params_.xlu_latency_cycles, Cause::kXluResult);
     case Kind::kTransposePush:
-      use_port(xlu, params_.xlu_interval_cycles, Cause::kXlu);
+      use_port(xlu(), params_.xlu_interval_cycles, Cause::kXlu);
       return push(port(Kind::kTransposePop, op.unit), isa::Latencies().transpose_cycles,
                   Cause::kXluResult, op.results);
     case Kind::kTransposePop:
