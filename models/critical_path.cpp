@@ -21,32 +21,33 @@ class PathWalk {
   PathWalk(const WaitGraph& graph, CriticalPath& result) : graph_(graph), result_(result) {}
 
   void from(std::uint32_t core) {
-    find_events_before();
-    std::uint32_t event = core < last_.size() ? last_[core] : kNoEvent;
+    const std::vector<Event>& events = graph_.events();
+    std::uint32_t event = event_before(static_cast<std::uint32_t>(events.size()), core);
     if (event == kNoEvent) return;
-    now_ = graph_.events()[event].cycle;
+    now_ = events[event].cycle;
     while (event != kNoEvent && now_ > graph_.begin_cycle()) event = pass(event);
     charge(Resource::kLatency, WaitGraph::kNone, now_ - std::min(now_, graph_.begin_cycle()));
   }
 
  private:
-  void find_events_before() {
+  /// The last event of a core before one. The path goes back, so each event is looked at once.
+  std::uint32_t event_before(std::uint32_t number, std::uint32_t core) const {
     const std::vector<Event>& events = graph_.events();
-    before_.assign(events.size(), kNoEvent);
-    for (std::uint32_t e = 0; e < events.size(); ++e) {
-      if (events[e].kind == Event::Kind::kDone) continue;
-      if (events[e].core >= last_.size()) last_.resize(events[e].core + 1, kNoEvent);
-      before_[e] = last_[events[e].core];
-      last_[events[e].core] = e;
+    while (number-- > 0) {
+      const Event& event = events[number];
+      if (event.core == core && event.kind != Event::Kind::kDone) return number;
     }
+    return kNoEvent;
   }
 
   /// The event behind which the path goes on.
   std::uint32_t pass(std::uint32_t number) {
     const Event& event = graph_.events()[number];
-    const std::uint32_t before = before_[number];
-    if (event.kind == Event::Kind::kWait) {
-      if (const Transfer* transfer = graph_.transfer(event.transfer)) return pass(*transfer);
+    const bool waits = event.kind == Event::Kind::kWait;
+    const Transfer* const transfer = waits ? graph_.transfer(event.transfer) : nullptr;
+    if (transfer != nullptr) return pass(*transfer);
+    const std::uint32_t before = event_before(number, event.core);
+    if (waits) {
       const std::uint64_t since =
           before == kNoEvent ? graph_.begin_cycle() : graph_.events()[before].cycle;
       charge(Resource::kLatency, event.op, now_ - std::min(since, now_));
@@ -89,8 +90,6 @@ class PathWalk {
 
   const WaitGraph& graph_;
   CriticalPath& result_;
-  std::vector<std::uint32_t> before_;  ///< Of an event, of the same core.
-  std::vector<std::uint32_t> last_;    ///< Per core.
   std::uint64_t now_ = 0;
 };
 
@@ -204,24 +203,33 @@ class FreeRuns {
 
   Clocks& slot(std::uint32_t transfer) {
     std::uint32_t& number = slots_[transfer - graph_.first_transfer()];
-    if (number == kNoSlot) {
-      if (free_.empty()) {
-        free_.push_back(static_cast<std::uint32_t>(pool_.size()));
-        pool_.emplace_back();
-      }
-      number = free_.back();
-      free_.pop_back();
-      pool_[number].fill(graph_.begin_cycle());  // For one that was under way at the begin.
+    if (number == kNoSlot) {  // It was under way at the begin.
+      number = free_slot();
+      pool_[number].fill(graph_.begin_cycle());
     }
     return pool_[number];
+  }
+  void start(std::uint32_t transfer, const Clocks& clocks) {
+    std::uint32_t& number = slots_[transfer - graph_.first_transfer()];
+    if (number == kNoSlot) number = free_slot();
+    pool_[number] = clocks;
+  }
+  std::uint32_t free_slot() {
+    if (free_.empty()) {
+      pool_.emplace_back();
+      return static_cast<std::uint32_t>(pool_.size() - 1);
+    }
+    const std::uint32_t number = free_.back();
+    free_.pop_back();
+    return number;
   }
 
   void pass(const Event& event, std::uint32_t number) {
     const Transfer* transfer = graph_.transfer(event.transfer);
     if (event.kind == Event::Kind::kDone) {
       if (transfer != nullptr) finish(*transfer, event.transfer);
-    } else if (core_at(event.core).known) {
-      pass_on_core(event, transfer, core_at(event.core));
+    } else if (OfCore& core = core_at(event.core); core.known) {
+      pass_on_core(event, transfer, core);
     } else {
       Event first = event;
       OfCore& mine = begin_core(first);
@@ -244,7 +252,7 @@ class FreeRuns {
     const std::uint64_t before = mine.clocks[0];
     run_core(event, mine.clocks);
     const bool waits = event.kind == Event::Kind::kWait || event.kind == Event::Kind::kMet;
-    if (event.kind == Event::Kind::kStart) slot(event.transfer) = mine.clocks;
+    if (event.kind == Event::Kind::kStart) start(event.transfer, mine.clocks);
     if (waits && transfer != nullptr) {
       const Clocks& done = slot(event.transfer);
       for (std::size_t s = 0; s < kRuns; ++s) mine.clocks[s] = std::max(mine.clocks[s], done[s]);
@@ -269,13 +277,15 @@ class FreeRuns {
   }
 
   void run_core(const Event& event, Clocks& clocks) const {
+    std::uint32_t any = 0;
+    for (const std::uint32_t ran : event.ran) any |= ran;
+    if (any == 0) return;
     std::array<std::uint64_t, std::size_t{1} << kCoreResources> time{};
     for (std::size_t set = 0; set < time.size(); ++set) {
       for (std::size_t r = 0; r < kCoreResources; ++r) {
         if ((set >> r & 1) == 0) time[set] += event.ran[r];
       }
     }
-    if (time[0] == 0) return;
     for (std::size_t first = 0; first < kSets; first += time.size()) {
       for (std::size_t t = 0; t < time.size(); ++t) clocks[first + t] += time[t];
     }
