@@ -15,6 +15,12 @@ namespace tpu {
 /// Granules of a channel are counted from the beginning of the run, so a piece is the stretch
 /// between the counts of two layers, and a channel needs no queue of its own.
 class HbmQueue {
+  struct Layer {
+    std::uint32_t request = 0;
+    std::uint64_t arrival = 0;
+    bool passed = false;
+  };
+
  public:
   explicit HbmQueue(const HbmMapping& mapping);
 
@@ -33,6 +39,29 @@ class HbmQueue {
   std::uint64_t count(std::uint64_t layer, std::uint32_t channel) const {
     return counts_[slot(layer) * channels_ + channel];
   }
+  /// The layers as a channel sees them, for whoever looks at several: nothing is added meanwhile.
+  class OfChannel {
+   public:
+    OfChannel(const HbmQueue& queue, std::uint32_t channel)
+        : layers_(queue.layers_.data()),
+          counts_(queue.counts_.data() + channel),
+          misses_(queue.misses_.data() + channel),
+          mask_(queue.mask_),
+          channels_(queue.channels_) {}
+    std::size_t slot(std::uint64_t layer) const { return layer & mask_; }
+    std::uint32_t request(std::size_t slot) const { return layers_[slot].request; }
+    std::uint64_t arrival(std::size_t slot) const { return layers_[slot].arrival; }
+    std::uint64_t count(std::size_t slot) const { return counts_[slot * channels_]; }
+    bool row_miss(std::size_t slot) const { return misses_[slot * channels_] != 0; }
+
+   private:
+    const Layer* layers_;
+    const std::uint64_t* counts_;
+    const std::uint8_t* misses_;
+    std::size_t mask_;
+    std::size_t channels_;
+  };
+  OfChannel of_channel(std::uint32_t channel) const { return {*this, channel}; }
   /// From a layer on, the first one with which more than `passed` granules have arrived in a
   /// channel; end(): none.
   std::uint64_t next_piece(std::uint64_t layer, std::uint32_t channel, std::uint64_t passed) const {
@@ -57,11 +86,6 @@ class HbmQueue {
   void finish(std::uint64_t first, std::uint64_t last);
 
  private:
-  struct Layer {
-    std::uint32_t request = 0;
-    std::uint64_t arrival = 0;
-    bool passed = false;
-  };
   /// Where in its channel a granule lies.
   struct Place {
     std::uint64_t row = 0;
