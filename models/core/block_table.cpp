@@ -175,6 +175,9 @@ Block& BlockTable::make_block(std::uint32_t kernel, std::uint32_t bundle, bool s
   block.touches_units =
       first.first_queue_op != end.first_queue_op || first.first_slow_write != end.first_slow_write;
   block.is_quiet = !block.touches_units && block.how_it_ends != Block::End::kCall;
+  block.repeats = block.how_it_ends == Block::End::kBranch && block.target == block.first &&
+                  !block.interacts && block.guarded_queue_ops == 0;
+  if (block.repeats) block.loop = counted_loop(block.first_op, block.end_op);
   return block;
 }
 

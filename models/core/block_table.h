@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "models/core/counted_loop.h"
 #include "models/core/decoded_kernel.h"
 #include "models/core/schedule_causes.h"
 #include "models/core/scoreboard.h"
@@ -72,6 +73,8 @@ struct Block {
   bool is_quiet = false;       ///< Touches none, and calls nothing.
   const MicroOp* first_op = nullptr;
   const MicroOp* end_op = nullptr;
+  bool repeats = false;   ///< Branches to its own begin, touches nothing outside and has no guards.
+  CountedLoop loop;       ///< Of one that repeats.
   Block* next = nullptr;  ///< At `end`, once it has been reached.
   Block* branch = nullptr;  ///< At `target`, or that of the branch before a slot, once it has been.
   BlockCounters counters;

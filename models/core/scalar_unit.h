@@ -57,6 +57,7 @@ class ScalarUnit {
   const std::set<std::uint32_t>& assumed_buffers() const { return assumed_buffers_; }
 
   Origin branch_origin() const { return origin(scalar_file::kBranchTaken); }
+  bool branch_known() const { return !is_unknown(scalar_file::kBranchTaken); }
   bool branch_taken() const {
     require_alike(scalar_file::kBranchTaken);
     return registers_[scalar_file::kBranchTaken] != 0;
@@ -75,6 +76,10 @@ class ScalarUnit {
   }
   /// Of one core, and no register is unknown.
   bool registers_known() const { return unknown_ == 0 && lanes_ == nullptr; }
+  /// No register is unknown, and each has one value.
+  bool registers_plain() const {
+    return unknown_ == 0 && (lanes_ == nullptr || !lanes_->any_register());
+  }
   /// Nothing is to be said of so many words of SMEM.
   bool words_plain(std::uint32_t first, std::uint32_t count) const {
     if (marked_words_ == 0) return true;
@@ -112,6 +117,8 @@ class ScalarUnit {
   std::uint32_t smem(std::uint32_t word) const { return state_.smem[word]; }
   std::uint32_t smem_words() const { return static_cast<std::uint32_t>(state_.smem.size()); }
   std::uint32_t scalar(std::uint8_t reg) const { return registers_[reg]; }
+  /// What trips that are counted in place of executed have added to their counter.
+  void add_to_scalar(std::uint8_t reg, std::uint32_t value) { registers_[reg] += value; }
 
   /// Registers and SMEM in the form that isa::dma_of reads.
   const isa::ScalarState& state();

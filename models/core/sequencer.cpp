@@ -146,6 +146,40 @@ void Sequencer::execute_block() {
   check_length();
 }
 
+/// The block was executed just now and left the units as it found them, so that it will again;
+/// nobody asks for single trips.
+bool Sequencer::finds_units_alike(const Block& block) const {
+  return counted_ == &block && counted_idle_ == block.remembered_idle &&
+         state_ == block.remembered_entry && state_ == block.remembered_exit &&
+         block.remembered_held == 0 && place_.clock.is_the_machines() && data_ == nullptr &&
+         observer() == nullptr && !options_.values && !looking_ahead_;
+}
+
+/// Trips of a block that branches back to itself, up to the last one: what they do to the units is
+/// known.
+void Sequencer::repeat_block() {
+  const Block& block = *block_;
+  do {
+    if (block.loop.counts()) count_trips(block.loop, block.duration);
+    run_scalar(block.first_op, block.end_op);
+    ++executions_;
+    now_ += block.duration;
+    check_length();
+  } while (branch_taken());
+}
+
+/// The trips behind which another one follows, as far as check_length() finds nothing.
+void Sequencer::count_trips(const CountedLoop& loop, std::uint64_t duration) {
+  if (!scalar_.registers_plain() || (block_->kernel == 0 && paths_.any())) return;
+  const std::uint64_t left =
+      std::min(step_limit_ - now_, options_.runaway_cycles - (now_ - last_contact_));
+  const std::uint64_t trips = std::min(
+      loop.trips(scalar_.scalar(loop.counter), scalar_.assumed_value(loop.bound)), left / duration);
+  scalar_.add_to_scalar(loop.counter, static_cast<std::uint32_t>(trips) * loop.step);
+  executions_ += trips;
+  now_ += trips * duration;
+}
+
 /// All but BlockCounters::kRan. Multiplying numbers of 64 bits is slow, and most blocks are
 /// executed once.
 TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_t times,
@@ -159,7 +193,7 @@ TPU_CPU_CLONES void add_block_counters(const std::uint32_t* values, std::uint64_
 
 /// A loop executes a block again and again: they are noted when another one comes, with what the
 /// units left idle in them and what position() asks for at each DMA.
-void Sequencer::note_executions() {
+void Sequencer::note_last_executions() {
   for (const Block* block : executed_) {
     note_executions(*block, nullptr, std::exchange(executions_of_[block->number], 0));
   }
@@ -191,16 +225,13 @@ void Sequencer::count_blocks() {
   uncounted_.clear();
 }
 
-void Sequencer::check_length() const {
+void Sequencer::fault_of_length() const {
   if (now_ - last_contact_ > options_.runaway_cycles) {
     fault("the core has run for " + std::to_string(now_ - last_contact_) +
           " cycles without a DMA, a wait or an end: an endless loop");
   }
-  if (now_ > step_limit_) {
-    fault(
-        "the step has taken more than " + std::to_string(options_.max_step_cycles) +
+  fault("the step has taken more than " + std::to_string(options_.max_step_cycles) +
         " cycles, waits for the infeed aside: an endless loop, or --max-cycles has to allow more");
-  }
 }
 
 /// A step begins, or what came before it ends.
@@ -209,7 +240,7 @@ void Sequencer::limit_step() {
   step_limit_ = now_ + std::min(options_.max_step_cycles, most);
 }
 
-void Sequencer::check_timing(std::uint64_t guards) {
+void Sequencer::look_up_timing(std::uint64_t guards) {
   if (looking_ahead_) return;
   if (scoreboard_) return check_bundles(guards);
   const BlockTable::Outcome outcome = blocks_.check(*block_, state_, guards);
@@ -346,11 +377,13 @@ std::uint32_t Sequencer::branch_bundle() const {
 
 /// What the code has decided, or what the user has stated for a loop or a conditional.
 bool Sequencer::branch_taken() {
+  const bool is_stated = block_->kernel == 0 && paths_.any();
+  if (!is_stated && scalar_.branch_known()) return scalar_.branch_taken();
   const Origin origin = scalar_.branch_origin();
   const bool assumes = scalar_.assumes(origin);
   std::optional<bool> taken;
   if (origin.known()) taken = scalar_.branch_taken();
-  if (block_->kernel == 0 && paths_.any()) {
+  if (is_stated) {
     taken = paths_.decide(branch_bundle(), taken, assumes);
     if (paths_.endless() != nullptr) {
       fault(paths_.endless()->name + " has made more than " + std::to_string(options_.max_trips) +
@@ -376,7 +409,11 @@ void Sequencer::go_on() {
     case Block::End::kNext:
       return go_to(block.next, block.end);
     case Block::End::kBranch:
-      return branch_taken() ? go_to(block.branch, block.target) : go_to(block.next, block.end);
+      if (branch_taken()) {
+        if (!block.repeats || !finds_units_alike(block)) return go_to(block.branch, block.target);
+        repeat_block();
+      }
+      return go_to(block.next, block.end);
     case Block::End::kBranchSlot:
       pending_target_ = branch_taken() ? block.target : block.end + 1;
       if (block.next == nullptr) block.next = &blocks_.block(block.kernel, block.end, true);

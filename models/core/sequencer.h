@@ -145,15 +145,32 @@ class Sequencer {
     return block_->interacts && next_interaction_ != DecodedBundle::kNone;
   }
   void execute_block();
+  bool finds_units_alike(const Block& block) const;
+  void repeat_block();
+  void count_trips(const CountedLoop& loop, std::uint64_t duration);
   std::uint64_t edges() const { return place_.clock.edges(now_); }
   void hold(std::uint64_t cycles, ScheduleCause cause);
-  void check_length() const;
+  /// Of the stretch without a contact and of the step.
+  void check_length() const {
+    if (now_ - last_contact_ > options_.runaway_cycles || now_ > step_limit_) fault_of_length();
+  }
+  void fault_of_length() const;
   void limit_step();
   void execute_values();
   void execute_followed();
   void run_scalar(const MicroOp* begin, const MicroOp* end);
   [[noreturn]] void fault_in(const MicroOp* failed);
-  void check_timing(std::uint64_t guards);
+  void check_timing(std::uint64_t guards) {
+    const Block& block = *block_;
+    if (state_ != block.remembered_entry || guards != 0 || block.guarded_queue_ops != 0 ||
+        scoreboard_ || looking_ahead_) {
+      return look_up_timing(guards);
+    }
+    state_ = block.remembered_exit;
+    held_ = block.remembered_held;
+    idle_ = block.remembered_idle;
+  }
+  void look_up_timing(std::uint64_t guards);
   void check_bundles(std::uint64_t guards);
   void execute_quiet_bundles();
   void execute_quiet_run();
@@ -181,7 +198,10 @@ class Sequencer {
                    const UnitTimes& begin);
   void check_accounts() const;
   Counters counters();
-  void note_executions();
+  void note_executions() {
+    if (executions_ != 0 || !executed_.empty()) note_last_executions();
+  }
+  void note_last_executions();
   void note_executions(const Block& block, const UnitCycles* idle, std::uint64_t times);
   void count_blocks();
   std::uint32_t known(const ScalarOperand& operand, const char* what) const;
