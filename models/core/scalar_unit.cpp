@@ -126,10 +126,11 @@ const MicroOp* ScalarUnit::execute(const MicroOp* begin, const MicroOp* end) {
   std::uint32_t* const smem = state_.smem.data();
   // Nobody else has to hear of what is stored and loaded. Where all registers are known, a store
   // marks no word.
-  const std::uint32_t all_plain = !kUnknowns && lanes_ == nullptr && marked_words_ == 0 ? words : 0;
+  const std::uint32_t of_one_core = lanes_ == nullptr ? words : 0;
+  const std::uint32_t all_plain = !kUnknowns && marked_words_ == 0 ? of_one_core : 0;
+  const Origin* const origins = smem_origins_.data();
   const auto plain = [&](std::uint32_t word) {
-    return word < all_plain || (word < words && lanes_ == nullptr &&
-                                (marked_words_ == 0 || smem_origins_[word].plain()));
+    return word < all_plain || (word < of_one_core && origins[word].plain());
   };
   for (const MicroOp* op = begin; op != end; ++op) {
     if constexpr (kUnknowns) {

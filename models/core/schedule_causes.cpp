@@ -167,7 +167,15 @@ class Piece {
     return (static_cast<std::size_t>(kind) * kMostUnits + unit) * parts_ + part;
   }
 
-  void append_node();
+  /// A node that, so far, the one before it holds, for no reason.
+  void append_node() {
+    const auto number = static_cast<std::uint32_t>(nodes_.size());
+    const Node first{now_, 0, 0, Cause::kUnforced};
+    if (number == 0) return nodes_.push_back(first);
+    const Node& before = nodes_.back();
+    const std::uint64_t cost = before.cost + kUnforcedCost * (now_ - before.time);
+    nodes_.push_back({now_, cost, number - 1, Cause::kUnforced});
+  }
   void hold(std::uint32_t holder, Cause cause);
   void hold_if_due(const Result& result) {
     if (result.ready == nodes_.back().time) hold(result.node, result.cause);
@@ -227,17 +235,6 @@ void Piece::hold(std::uint32_t holder, Cause cause) {
   node.cost = cost;
   node.holder = holder;
   node.cause = cause;
-}
-
-/// A node that, so far, the one before it holds, for no reason.
-void Piece::append_node() {
-  if (nodes_.empty()) {
-    nodes_.push_back({now_, 0, 0, Cause::kUnforced});
-    return;
-  }
-  const Node& before = nodes_.back();
-  const std::uint64_t cost = before.cost + kUnforcedCost * (now_ - before.time);
-  nodes_.push_back({now_, cost, static_cast<std::uint32_t>(nodes_.size() - 1), Cause::kUnforced});
 }
 
 void Piece::add(std::uint32_t bundle) {

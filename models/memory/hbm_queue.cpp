@@ -7,6 +7,8 @@
 namespace tpu {
 namespace {
 
+using Place = HbmQueue::Place;
+
 /// Granules of a layer become those that have arrived with it.
 TPU_CPU_CLONES void add_counts(std::uint64_t* __restrict counts, std::uint64_t* __restrict arrived,
                                std::size_t channels) {
@@ -15,25 +17,25 @@ TPU_CPU_CLONES void add_counts(std::uint64_t* __restrict counts, std::uint64_t* 
   }
 }
 
-/// Of any of some channels another row of a bank than that of its last granule is asked for.
-TPU_CPU_CLONES bool any_interrupted(const std::uint64_t* rows, const std::uint64_t* banks,
-                                    std::size_t channels, std::uint64_t row, std::uint64_t bank) {
+/// Adds the granules of neighbouring rows to some channels, unless of any of them another row of a
+/// bank than that of its last granule is asked for.
+TPU_CPU_CLONES bool add_alike(std::uint64_t* __restrict counts, std::uint64_t* __restrict rows,
+                              std::uint64_t* __restrict banks, std::size_t channels,
+                              std::uint64_t granules, const Place& first, const Place& last) {
+  const std::uint64_t row = first.row, bank = first.bank;
   std::uint64_t any = 0;
   for (std::size_t channel = 0; channel < channels; ++channel) {
     any |= static_cast<std::uint64_t>(banks[channel] == bank) &
            static_cast<std::uint64_t>(rows[channel] != row);
   }
-  return any != 0;
-}
-
-TPU_CPU_CLONES void add_alike(std::uint64_t* __restrict counts, std::uint64_t* __restrict rows,
-                              std::uint64_t* __restrict banks, std::size_t channels,
-                              std::uint64_t granules, std::uint64_t row, std::uint64_t bank) {
+  if (any != 0) return false;
+  const std::uint64_t last_row = last.row, last_bank = last.bank;
   for (std::size_t channel = 0; channel < channels; ++channel) {
     counts[channel] += granules;
-    rows[channel] = row;
-    banks[channel] = bank;
+    rows[channel] = last_row;
+    banks[channel] = last_bank;
   }
+  return true;
 }
 
 }  // namespace
@@ -124,10 +126,8 @@ void HbmQueue::add_to_channels(std::uint32_t first, std::uint32_t end, const Pla
                                const Place& last, std::uint64_t granules) {
   std::uint64_t* const rows = last_rows_.data();
   std::uint64_t* const banks = last_banks_.data();
-  if (one_layer_ &&
-      !any_interrupted(rows + first, banks + first, end - first, place.row, place.bank)) {
-    add_alike(open_counts_ + first, rows + first, banks + first, end - first, granules, last.row,
-              last.bank);
+  if (one_layer_ && add_alike(open_counts_ + first, rows + first, banks + first, end - first,
+                              granules, place, last)) {
     return;
   }
   for (std::uint32_t channel = first; channel < end; ++channel) {

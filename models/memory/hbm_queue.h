@@ -22,6 +22,11 @@ class HbmQueue {
   };
 
  public:
+  /// Where in its channel a granule lies.
+  struct Place {
+    std::uint64_t row = 0;
+    std::uint64_t bank = 0;
+  };
   explicit HbmQueue(const HbmMapping& mapping);
 
   /// Adds a request, run by run, then end_request().
@@ -86,12 +91,6 @@ class HbmQueue {
   void finish(std::uint64_t first, std::uint64_t last);
 
  private:
-  /// Where in its channel a granule lies.
-  struct Place {
-    std::uint64_t row = 0;
-    std::uint64_t bank = 0;
-  };
-
   std::size_t slot(std::uint64_t layer) const { return layer & mask_; }
   void new_layer();
   void grow();
