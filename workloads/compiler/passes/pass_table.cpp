@@ -49,6 +49,7 @@
 #include "workloads/compiler/passes/fuse/shifts_in_place.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
 #include "workloads/compiler/passes/fuse/sums_of_images.h"
+#include "workloads/compiler/passes/fuse/vectors_in_rows.h"
 #include "workloads/compiler/passes/layout/copies.h"
 #include "workloads/compiler/passes/layout/copy_steps.h"
 #include "workloads/compiler/passes/layout/layouts.h"
@@ -482,6 +483,14 @@ std::vector<Pass> scheduling_rows() {
       {"write_concatenations_in_place",
        stage,
        on_module<write_concatenations_in_place>,
+       stored,
+       scheduled,
+       {},
+       {},
+       small},
+      {"place_vectors_in_rows",
+       stage,
+       with_target<place_vectors_in_rows>,
        stored,
        scheduled,
        {},

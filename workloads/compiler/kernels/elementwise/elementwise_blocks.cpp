@@ -151,7 +151,7 @@ void ElementwisePlanner::choose_unroll() {
     crosses_lanes |= input.is_spread() || input.part.lanes > 0;
   }
   for (const ExpressionNode& node : graph_.nodes())
-    crosses_lanes |= node.opcode == HloOpcode::kSlice;
+    crosses_lanes |= node.opcode == HloOpcode::kSlice && node.row < 0;
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     crosses_lanes |= reduction.along_lanes;
     sums += reduction.along_lanes ? 1 : 0;

@@ -331,16 +331,16 @@ void ElementwiseKernel::emit_blocks() {
   begin_walks();
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
-  load.granules = [this](Index block) { return loaded_granules(row_tiles_of(block)); };
-  if (loaded_granules(1) > 0) {
+  load.granules = [this](Index block) { return loaded_granules(block); };
+  if (loaded_granules({}) > 0) {
     load.start = [this](Index block, Index parity) { start_loads(block, parity); };
   }
   store.flag = store_flag_;
-  store.granules = [this](Index block) { return stored_granules(row_tiles_of(block)); };
-  if (stored_granules(1) > 0) {
+  store.granules = [this](Index block) { return stored_granules(block); };
+  if (stored_granules({}) > 0) {
     store.start = [this](Index block, Index parity) { start_stores(block, parity); };
   }
-  const bool has_rest = plan_.row_tiles % plan_.block != 0;
+  const bool has_rest = plan_.row_tiles % plan_.block != 0 || plan_.ends_early();
   BlockPipeline pipeline(builder_, {ceil_divide(plan_.row_tiles, plan_.block), has_rest}, load,
                          store);
   pipeline.run([this](Index block, Index parity) { compute_block(parity, row_tiles_of(block)); });
@@ -515,11 +515,17 @@ std::vector<Place> ElementwiseKernel::places_of(Index group, std::int64_t count)
   const bool has_matrices = plan_.counts() && group_->rows % plan_.radix(0) == 0;
   const std::int64_t matrix = has_matrices ? plan_.radix(0) : group_->rows;
   std::vector<Place> rows{place_of(group, 0, buffer32, buffer16)};
+  if (plan_.has_vectors_in_rows()) {
+    rows[0].lines32 = multiply(builder_, rows[0].rows32, isa::kSublanes);
+    rows[0].lines16 = multiply(builder_, rows[0].rows16, isa::kSublanes);
+  }
   for (std::int64_t row = 1; row < count; ++row) {
     Place place = rows.front();
     place.row_key = static_cast<int>(row);
     place.rows32.offset += row * plan_.lane_tiles * 8;
     place.rows16.offset += row * plan_.lane_tiles * 4;
+    place.lines32.offset += row * 8 * isa::kSublanes;
+    place.lines16.offset += row * 4 * isa::kSublanes;
     place.slot_rows.offset += row * 8;
     place.major_key = static_cast<int>(row / matrix);
     if (plan_.counts()) place.digits = digits_at(row);
@@ -596,7 +602,7 @@ std::vector<std::vector<int>> ElementwiseKernel::turned_values(int level) const 
     const int number = static_cast<int>(id);
     const Input* input = plan_.input_of(number);
     const bool is_turned =
-        node.opcode == hlo::HloOpcode::kSlice || (input != nullptr && input->part.lanes > 0);
+        (node.opcode == hlo::HloOpcode::kSlice && node.row < 0) || (input != nullptr && input->part.lanes > 0);
     if (!is_turned || seen.count(number) == 0) continue;
     if (turned.size() == depths[id]) turned.emplace_back();
     turned[depths[id]++].push_back(number);
@@ -742,9 +748,23 @@ void ElementwiseKernel::emit_tile(int level, const std::vector<Place>& rows, Ind
 void ElementwiseKernel::store_streams(const Place& place) {
   for (const Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
+    if (graph_.node(output.node).in_rows) {
+      store_in_rows(output, place);
+      continue;
+    }
     const Index rows_at = is_packed(output.shape) ? place.rows16 : place.rows32;
     memory_->store_tile(output.shape.type, at(output.region, rows_at),
                         emitter_.operand(output.node, place));
+  }
+}
+
+/// Each vector goes to its row of eight lane tiles.
+void ElementwiseKernel::store_in_rows(const Output& output, const Place& place) {
+  const std::vector<int>& vectors = graph_.node(output.node).operands;
+  for (std::size_t row = 0; row < vectors.size(); ++row) {
+    const Index line = place.lines32.plus(static_cast<std::int64_t>(row));
+    builder_.store(at(output.region, line).stride(isa::kSublanes),
+                   emitter_.operand(vectors[row], place));
   }
 }
 

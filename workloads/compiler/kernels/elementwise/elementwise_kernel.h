@@ -86,8 +86,9 @@ class ElementwiseKernel {
   void start_loads(Index block, Index parity);
   void start_stores(Index block, Index parity);
   std::int64_t row_tiles_of(Index block) const;
-  std::int64_t loaded_granules(std::int64_t row_tiles) const;
-  std::int64_t stored_granules(std::int64_t row_tiles) const;
+  std::int64_t block_granules(const hlo::Shape& shape, Index block) const;
+  std::int64_t loaded_granules(Index block) const;
+  std::int64_t stored_granules(Index block) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
   ScalarOperand operand_address(int operand);
   ScalarOperand part_address(int operand, std::int64_t begin, Index part, std::uint64_t granules);
@@ -134,6 +135,7 @@ class ElementwiseKernel {
     VReg value;
   };
   void store_streams(const Place& place);
+  void store_in_rows(const Output& output, const Place& place);
   bool is_accumulated_at(const Reduction& reduction, int level) const;
   void add_to_accumulator(const Reduction& reduction, const Place& place, VectorOperand value);
   bool share_accumulator(const Reduction& reduction, const Place& a, const Place& b);

@@ -104,6 +104,14 @@ ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64
   return access;
 }
 
+ArrayAccess access_in_rows(const hlo::Shape& tiles) {
+  ArrayAccess access;
+  access.shape = tiles;
+  access.y = Step::kNone;
+  access.x_tiles = ceil_divide(tiles.dimensions.back(), 128);
+  return access;
+}
+
 ArrayAccess find_access(const IterationSpace& space, const hlo::Shape& shape,
                         const std::vector<int>& logical_axes, const std::string& what) {
   ArrayAccess access;

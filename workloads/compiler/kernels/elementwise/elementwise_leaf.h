@@ -52,11 +52,14 @@ struct ArrayAccess {
   std::vector<int> major_axes() const;
 };
 
-/// Finds the access; `axes[i]` is the axis of dimension i of `shape`. Throws WorkloadError naming
-/// `what` where no kernel can read (or write) the array in this space.
 /// A kShifted access to a whole array, whose dimensions are those of the space in order.
 ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64_t>& shift);
 
+/// Of a linear space to a row tile whose rows are vectors.
+ArrayAccess access_in_rows(const hlo::Shape& tiles);
+
+/// Finds the access; `axes[i]` is the axis of dimension i of `shape`. Throws WorkloadError naming
+/// `what` where no kernel can read (or write) the array in this space.
 ArrayAccess find_access(const IterationSpace& space, const hlo::Shape& shape,
                         const std::vector<int>& axes, const std::string& what);
 

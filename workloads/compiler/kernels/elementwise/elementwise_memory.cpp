@@ -72,6 +72,14 @@ VReg TileMemory::load_row(ElementType type, VmemRegion region, Index rows, Index
   return builder_.and_(builder_.shift_left(packed, builder_.splat(shift)), kHighHalf);
 }
 
+VReg TileMemory::load_row_of_tiles(ElementType type, VmemRegion region, Index rows, int row) {
+  if (type != ElementType::kBf16) {
+    return builder_.load(at(region, rows.plus(row)).stride(isa::kSublanes));
+  }
+  const VReg packed = builder_.load(at(region, rows.plus(row / 2)).stride(isa::kSublanes / 2));
+  return row % 2 == 0 ? builder_.unpack_even(packed) : builder_.unpack_odd(packed);
+}
+
 std::uint32_t identity_bits(HloOpcode reducer, bool integer) {
   switch (reducer) {
     case HloOpcode::kMaximum:

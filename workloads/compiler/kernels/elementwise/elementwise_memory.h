@@ -28,6 +28,8 @@ class TileMemory {
   void store_tile(hlo::ElementType type, const VmemAddress& address, VectorOperand value);
   /// Row `row` of the tile at `rows` in every sublane.
   VReg load_row(hlo::ElementType type, VmemRegion region, Index rows, Index row);
+  /// Row `row` of eight tiles from `rows` on, one in each sublane.
+  VReg load_row_of_tiles(hlo::ElementType type, VmemRegion region, Index rows, int row);
 
  private:
   static constexpr int kScratchTiles = 16;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "isa/instruction.h"
 #include "workloads/compiler/ir/array_layout.h"
 
 namespace tpu::compiler {
@@ -106,12 +107,36 @@ bool ElementwisePlan::has_streams() const {
                      [](const Output& output) { return output.kind == OutputKind::kStream; });
 }
 
+bool ElementwisePlan::has_vectors_in_rows() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [this](const Input& input) { return is_in_rows(input.access.shape); }) ||
+         std::any_of(outputs.begin(), outputs.end(),
+                     [this](const Output& output) { return is_in_rows(output.shape); });
+}
+
 bool ElementwisePlan::keeps_columns() const {
   return std::any_of(inputs.begin(), inputs.end(), [](const Input& input) { return input.kept; });
 }
 
 std::int64_t ElementwisePlan::stream_rows(const hlo::Shape& shape) const {
-  return lane_tiles * (shape.type == hlo::ElementType::kBf16 ? 4 : 8);
+  const std::int64_t tiles = is_in_rows(shape) ? isa::kSublanes : lane_tiles;
+  return tiles * (shape.type == hlo::ElementType::kBf16 ? 4 : 8);
+}
+
+std::int64_t ElementwisePlan::last_granules(const hlo::Shape& shape, std::int64_t count) const {
+  if (!is_in_rows(shape)) return stream_granules(shape, count);
+  return static_cast<std::int64_t>(granules(shape)) - stream_granules(shape, row_tiles - count);
+}
+
+bool ElementwisePlan::ends_early() const {
+  const auto ends = [this](const hlo::Shape& shape) {
+    return last_granules(shape, row_tiles) != stream_granules(shape, row_tiles);
+  };
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const Input& each) { return each.is_stream() && ends(each.access.shape); }) ||
+         std::any_of(outputs.begin(), outputs.end(), [&](const Output& each) {
+           return each.kind == OutputKind::kStream && ends(each.shape);
+         });
 }
 
 std::int64_t ElementwisePlan::stream_granules(const hlo::Shape& shape, std::int64_t count) const {

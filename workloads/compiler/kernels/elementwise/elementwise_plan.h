@@ -195,8 +195,14 @@ struct ElementwisePlan {
   bool is_cut() const { return cut_axis != kNoAxis; }
   /// VMEM rows of a row tile of a streamed array.
   std::int64_t stream_rows(const hlo::Shape& shape) const;
+  /// Whether the rows of a streamed array are vectors of a linear space.
+  bool is_in_rows(const hlo::Shape& shape) const { return space.linear && shape.rank() > 1; }
   /// Granules of so many row tiles of a streamed array.
   std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
+  /// The same of the last ones of all. Arrays whose rows are vectors end with their last lane tile.
+  std::int64_t last_granules(const hlo::Shape& shape, std::int64_t count) const;
+  /// Whether a stream ends inside of a register.
+  bool ends_early() const;
   /// How far so many row tiles of a stream, whole ranges of it, reach in HBM, in granules.
   std::int64_t stream_distance(const ArrayPart& part, const hlo::Shape& shape,
                                std::int64_t count) const {
@@ -209,6 +215,7 @@ struct ElementwisePlan {
   /// Granules that the kernel waits for before it begins.
   std::int64_t waited_granules() const;
   bool has_streams() const;
+  bool has_vectors_in_rows() const;
   bool keeps_columns() const;
 };
 

@@ -115,6 +115,13 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
       plan_.inputs.push_back(std::move(input));
       continue;
     }
+    if (node.in_rows) {
+      if (limits_.whole_arrays) return refuse(shape, "expected vectors that stand by themselves");
+      input.access = access_in_rows(shape);
+      input.part = node.part;
+      plan_.inputs.push_back(std::move(input));
+      continue;
+    }
     const std::int64_t shared_by = slice(shape, node.axes, input.begin);
     input.sliced = shared_by > 0;
     input.shared_by = std::max<std::int64_t>(shared_by, 1);
@@ -365,6 +372,13 @@ std::optional<Refusal> ElementwisePlanner::find_outputs() {
     output.shape = graph_.root_shapes()[i];
     output.operand = operand_count_ + static_cast<int>(graph_.root_result(i));
     output.level = level_of(output.node);
+    if (graph_.node(output.node).in_rows) {
+      if (limits_.whole_arrays) return refuse(output.shape, "expected vectors as results");
+      output.access = access_in_rows(output.shape);
+      plan_.last_level = std::max(plan_.last_level, output.level);
+      plan_.outputs.push_back(std::move(output));
+      continue;
+    }
     if (output.shape.dimensions == graph_.space_shape().dimensions) {
       std::vector<int> axes(output.shape.dimensions.size());
       const std::vector<std::int64_t> order = major_to_minor(graph_.space_shape());

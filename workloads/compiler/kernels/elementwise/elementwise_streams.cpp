@@ -1,3 +1,4 @@
+#include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 
@@ -5,18 +6,26 @@
 
 namespace tpu::compiler {
 
-std::int64_t ElementwiseKernel::loaded_granules(std::int64_t row_tiles) const {
+/// Of a block of a stream. Where the last one differs, its number is a constant.
+std::int64_t ElementwiseKernel::block_granules(const hlo::Shape& shape, Index block) const {
+  const std::int64_t last = ceil_divide(plan_.row_tiles, plan_.block) - 1;
+  const std::int64_t row_tiles = row_tiles_of(block);
+  return block.is_constant() && block.offset == last ? plan_.last_granules(shape, row_tiles)
+                                                     : plan_.stream_granules(shape, row_tiles);
+}
+
+std::int64_t ElementwiseKernel::loaded_granules(Index block) const {
   std::int64_t sum = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream()) sum += plan_.stream_granules(input.access.shape, row_tiles);
+    if (input.is_stream()) sum += block_granules(input.access.shape, block);
   }
   return sum;
 }
 
-std::int64_t ElementwiseKernel::stored_granules(std::int64_t row_tiles) const {
+std::int64_t ElementwiseKernel::stored_granules(Index block) const {
   std::int64_t sum = 0;
   for (const Output& output : plan_.outputs) {
-    if (output.kind == OutputKind::kStream) sum += plan_.stream_granules(output.shape, row_tiles);
+    if (output.kind == OutputKind::kStream) sum += block_granules(output.shape, block);
   }
   return sum;
 }
@@ -97,7 +106,7 @@ Index ElementwiseKernel::block_offset(bool loads, const ArrayPart& part, const h
 
 /// Starts the loads of a block; the last one may be smaller.
 void ElementwiseKernel::start_loads(Index block, Index parity) {
-  const std::int64_t full = plan_.row_tiles / plan_.block, rest = plan_.row_tiles % plan_.block;
+  const std::int64_t last = ceil_divide(plan_.row_tiles, plan_.block) - 1;
   for (const Input& input : plan_.inputs) {
     if (!input.is_stream()) continue;
     const hlo::Shape& shape = input.access.shape;
@@ -107,10 +116,11 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
         add(builder_, block_offset(true, input.part, shape, at_block),
             part_offset(input.sliced, plan_.stream_distance(input.part, shape, part)))
             .plus(input.part.granule + input.begin);
-    ScalarOperand size = plan_.stream_granules(shape, row_tiles_of(block));
-    if (rest > 0 && !block.is_constant()) {
-      size = builder_.select(builder_.equal(to_operand(builder_, block), full),
-                             plan_.stream_granules(shape, rest), size);
+    const std::int64_t whole = block_granules(shape, block);
+    const std::int64_t rest = block_granules(shape, {{}, last});
+    ScalarOperand size = whole;
+    if (rest != whole && !block.is_constant()) {
+      size = builder_.select(builder_.equal(to_operand(builder_, block), last), rest, size);
     }
     const SReg from = builder_.add(operand_address(input.operand), to_operand(builder_, offset));
     const VmemAddress to = at(input.region, buffer_rows(shape, parity));
@@ -132,7 +142,7 @@ void ElementwiseKernel::start_stores(Index block, Index parity) {
     const VmemAddress from = at(output.region, buffer_rows(shape, parity));
     stream_dma(false, output.part, shape)
         .start(to, from, to_operand(builder_, parity.plus(store_flag_)),
-               plan_.stream_granules(shape, row_tiles_of(block)));
+               block_granules(shape, block));
   }
   advance_walks(false);
 }

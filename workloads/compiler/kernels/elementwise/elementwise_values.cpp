@@ -204,6 +204,12 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   if (const auto* value = plan_.tile_value_of(id)) {
     return ExpressionValue::of(builder_.load(at(value->region, place.rows32)));
   }
+  if (const int row = graph_.node(id).row; row >= 0) {
+    const Input& tiles = *plan_.input_of(graph_.node(id).operands.front());
+    const ElementType of_row = tiles.access.shape.type;
+    return ExpressionValue::of(memory_->load_row_of_tiles(
+        of_row, tiles.region, of_row == ElementType::kBf16 ? place.lines16 : place.lines32, row));
+  }
   const Input& input = *plan_.input_of(id);
   const ElementType type = input.access.shape.type;
   if (input.fixed) return ExpressionValue::of(builder_.load(VmemAddress(input.slots)));

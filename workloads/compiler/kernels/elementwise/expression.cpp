@@ -67,7 +67,8 @@ ExpressionEmitter::ExpressionEmitter(KernelBuilder& builder, const ExpressionGra
       is_read_back_(graph.nodes().size()) {
   for (const ExpressionNode& node : graph.nodes()) {
     for (int operand : node.operands) is_read_[static_cast<std::size_t>(operand)] = true;
-    is_given_.push_back(node.opcode == HloOpcode::kParameter || is_reduction(node));
+    is_given_.push_back(node.opcode == HloOpcode::kParameter || is_reduction(node) ||
+                        node.row >= 0);
   }
   is_reciprocal_given_.resize(is_given_.size());
   for (const int root : graph.roots()) {

@@ -11,6 +11,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/lane_moves.h"
+#include "workloads/compiler/ir/tile_row.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/elementwise/expression.h"
 
@@ -52,6 +53,7 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 
 VectorCost vector_cost_of(const ExpressionNode& node) {
   if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return {};
+  if (node.row >= 0 || node.in_rows) return {0.5, 1};
   if (node.opcode == HloOpcode::kSlice) return {kTurnedLanesCycles, 1};
   if (node.in_tile) return {kCombinedRowsCycles, kCombinedRowsInstructions};
   // Reductions, selections of what stands in a register and the like are one instruction.
@@ -114,10 +116,17 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
 }
 
 bool needs_whole_arrays(const hlo::Computation& fused) {
+  const auto is_read_as_vector = [&](hlo::InstructionId slice) {
+    return std::any_of(fused.instructions.begin(), fused.instructions.end(),
+                       [&](const hlo::HloInstruction& user) {
+                         return vector_in_rows(fused, user) && user.operands[0] == slice;
+                       });
+  };
   const auto is_elsewhere = [&](const hlo::HloInstruction& each) {
     const bool is_move = each.opcode == HloOpcode::kPad || each.opcode == HloOpcode::kSlice ||
                          each.opcode == HloOpcode::kConcatenate;
     if (!is_move || moves_lanes(fused, each)) return false;
+    if (is_stack_of_vectors(fused, each) || is_read_as_vector(each.id)) return false;
     if (each.opcode == HloOpcode::kSlice) {
       return !part_of_slice(fused.at(each.operands[0]).shape, each).has_value();
     }
@@ -194,6 +203,13 @@ ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computati
 
 void ExpressionGraph::add_root(hlo::InstructionId value, std::size_t result,
                                const ArrayPart& part) {
+  if (space_.linear && is_stack_of_vectors(fused_, fused_.at(value))) {
+    roots_.push_back(visit_stack(fused_.at(value)));
+    root_shapes_.push_back(node(roots_.back()).shape);
+    root_parts_.push_back(part);
+    root_results_.push_back(result);
+    return;
+  }
   const std::vector<int> axes = root_axes(value);
   roots_.push_back(visit(value, axes));
   root_shapes_.push_back(widened(fused_.at(value).shape, axes));
@@ -221,6 +237,15 @@ void ExpressionGraph::refuse(const hlo::HloInstruction& instruction, const std::
                       instruction.name + "\" in " + kernel_name_ + ": " + why);
 }
 
+/// What an elementwise operation makes of a result, or of a part of it.
+hlo::InstructionId ExpressionGraph::computed_by(hlo::InstructionId result) const {
+  const hlo::HloInstruction& instruction = fused_.at(result);
+  if (is_stack_of_vectors(fused_, instruction)) {
+    return stacked_vectors(fused_, instruction).front();
+  }
+  return parts_made_of(instruction).empty() ? result : instruction.operands.front();
+}
+
 void ExpressionGraph::choose_space() {
   const hlo::HloInstruction* anchor = nullptr;
   for (const hlo::HloInstruction& instruction : fused_.instructions) {
@@ -237,9 +262,10 @@ void ExpressionGraph::choose_space() {
     if (anchor == nullptr || anchor->shape.layout.minor_to_major.empty()) anchor = &operand;
   }
   if (anchor == nullptr) {
-    anchor = &fused_.at(fused_.root);
-    if (anchor->opcode == HloOpcode::kTuple) anchor = &fused_.at(anchor->operands.front());
-    if (!parts_made_of(*anchor).empty()) anchor = &fused_.at(anchor->operands.front());
+    const HloOpcode opcode = fused_.at(fused_.root).opcode;
+    const hlo::InstructionId first =
+        opcode == HloOpcode::kTuple ? fused_.at(fused_.root).operands.front() : fused_.root;
+    anchor = &fused_.at(computed_by(first));
   }
   space_shape_ = anchor->shape;
   if (space_shape_.layout.minor_to_major.empty()) {
@@ -356,6 +382,41 @@ int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& sh
       return static_cast<int>(&other - nodes_.data());
     }
   }
+  return add(std::move(node));
+}
+
+/// A vector that stands in a row of an array's tiles.
+int ExpressionGraph::visit_row(const hlo::HloInstruction& reshape, const std::vector<int>& axes) {
+  const std::optional<VectorInRows> found = vector_in_rows(fused_, reshape);
+  if (!found) refuse(reshape, "expected a row of an operand's tiles");
+  ArrayPart part;
+  part.granule = found->place.granule;
+  const int tiles =
+      visit_parameter(found->array, found->place.tiles, {kNoAxis, axes.front()}, part);
+  nodes_[static_cast<std::size_t>(tiles)].in_rows = true;
+  ExpressionNode node;
+  node.opcode = HloOpcode::kSlice;
+  node.shape = reshape.shape;
+  node.axes = axes;
+  node.operands = {tiles};
+  node.row = found->place.row;
+  node.name = reshape.name;
+  return add(std::move(node));
+}
+
+/// A result whose rows are vectors.
+int ExpressionGraph::visit_stack(const hlo::HloInstruction& stack) {
+  ExpressionNode node;
+  node.opcode = HloOpcode::kConcatenate;
+  for (const hlo::InstructionId vector : stacked_vectors(fused_, stack)) {
+    node.operands.push_back(visit(vector, space_axes_));
+  }
+  node.shape = hlo::array_shape(
+      stack.shape.type, {static_cast<std::int64_t>(node.operands.size()), space_.extent(0)});
+  node.shape.layout = tiled_layout(stack.shape.type, {1, 0});
+  node.axes = {kNoAxis, space_axes_.front()};
+  node.in_rows = true;
+  node.name = stack.name;
   return add(std::move(node));
 }
 
@@ -636,6 +697,10 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
       const hlo::HloInstruction& operand = fused_.at(instruction.operands[0]);
       if (instruction.opcode == HloOpcode::kBitcast && operand.opcode == HloOpcode::kParameter) {
         result = visit_parameter(instruction.operands[0], instruction.shape, axes);
+        break;
+      }
+      if (space_.linear && axes == space_axes_ && vector_in_rows(fused_, instruction)) {
+        result = visit_row(instruction, axes);
         break;
       }
       const std::vector<int> operand_axes =

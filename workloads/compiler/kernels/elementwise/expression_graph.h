@@ -59,6 +59,10 @@ struct ExpressionNode {
   std::vector<std::int64_t> shift;
   /// kParameter with a shift: what is outside of the operand stands at its other end.
   bool wraps = false;
+  /// kParameter: a row tile of an array of which kSlice of it, in a linear space, is the vector
+  /// that stands in one of its rows. kConcatenate: vectors that become the rows of such a tile.
+  bool in_rows = false;
+  int row = -1;  ///< kSlice of what is in_rows.
   std::uint32_t bits = 0;  ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
   int axis = kNoAxis;      ///< kIota.
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
@@ -77,7 +81,8 @@ struct ExpressionNode {
 /// of any values that moves lanes of a single tile is made of values turned in their lanes, and
 /// selections by position; any other one of parameters is made of parameters that are read
 /// elsewhere. A result that is a concatenation of computed values in whole tiles has a root for
-/// each of them.
+/// each of them. Vectors may stand in the rows of tiles: a load or store takes one of eight lane
+/// tiles.
 ///
 /// The space is that of the reductions' operands where there are any, else that of the results.
 /// They lie in the same tiles: the space has the lanes of the widest, and so has the shape of each
@@ -125,6 +130,7 @@ class ExpressionGraph {
   std::vector<int> below(const std::vector<int>& ids) const;
 
  private:
+  hlo::InstructionId computed_by(hlo::InstructionId result) const;
   void add_root(hlo::InstructionId value, std::size_t result, const ArrayPart& part);
   std::vector<ArrayPart> parts_made_of(const hlo::HloInstruction& result) const;
   void choose_space();
@@ -137,6 +143,8 @@ class ExpressionGraph {
                       const ArrayPart& part = {});
   int visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes);
   int visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes);
+  int visit_row(const hlo::HloInstruction& reshape, const std::vector<int>& axes);
+  int visit_stack(const hlo::HloInstruction& stack);
   int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
   std::int64_t rolled_by(const hlo::HloInstruction& concatenate) const;
   int shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
