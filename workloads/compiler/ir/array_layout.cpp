@@ -77,6 +77,19 @@ std::vector<std::int64_t> major_to_minor(const hlo::Shape& shape) {
   return order;
 }
 
+std::int64_t granules_of_tile(const hlo::Shape& shape) {
+  return shape.type == hlo::ElementType::kBf16 ? 2 : 4;
+}
+
+std::int64_t granules_with_rows(const hlo::Shape& shape) {
+  if (shape.is_tuple() || shape.rank() < 2 || shape.layout.tiles.empty()) return 0;
+  const std::vector<std::int64_t> extents = physical_extents(shape);
+  const std::int64_t tile = granules_of_tile(shape);
+  const std::int64_t with_rows =
+      ceil_divide(extents[extents.size() - 2] * tile, std::int64_t{isa::kSublanes});
+  return with_rows < tile ? with_rows : 0;
+}
+
 std::vector<std::int64_t> physical_extents(const hlo::Shape& shape) {
   std::vector<std::int64_t> extents;
   for (std::int64_t dimension : major_to_minor(shape)) {

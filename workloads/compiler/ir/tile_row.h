@@ -30,6 +30,27 @@ struct VectorInRows {
 std::optional<VectorInRows> vector_in_rows(const hlo::Computation& computation,
                                            const hlo::HloInstruction& reshape);
 
+/// A vector that is a row of an array, or a scalar that is an element of one, by way of a slice.
+struct PartInTiles {
+  hlo::InstructionId array = -1;
+  std::optional<hlo::HloInstruction> slice;  ///< None: the array is the row.
+};
+/// Of a reshape to a vector of 32 bits, or to a scalar; between it and the slice may be bitcasts.
+std::optional<PartInTiles> row_of_array(const hlo::Computation& computation,
+                                        const hlo::HloInstruction& reshape);
+std::optional<PartInTiles> element_of_array(const hlo::Computation& computation,
+                                            const hlo::HloInstruction& reshape);
+
+/// An element in its tile.
+struct TileElement {
+  hlo::Shape tile;
+  std::int64_t granule = 0;  ///< Where the tile begins.
+  int row = 0, lane = 0;
+};
+/// The element that a slice takes, where it is one.
+std::optional<TileElement> tile_element_of(const hlo::Shape& array,
+                                           const hlo::HloInstruction& slice);
+
 /// Whether an array is the rows of one row tile, each a vector that was reshaped: a concatenation
 /// of such, or a reshape.
 bool is_stack_of_vectors(const hlo::Computation& computation, const hlo::HloInstruction& stack);

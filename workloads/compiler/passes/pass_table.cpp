@@ -56,6 +56,7 @@
 #include "workloads/compiler/passes/memory/hbm_plan.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify/activation_masks.h"
+#include "workloads/compiler/passes/simplify/column_products.h"
 #include "workloads/compiler/passes/simplify/empty_arrays.h"
 #include "workloads/compiler/passes/simplify/loop_results.h"
 #include "workloads/compiler/passes/simplify/loop_slices.h"
@@ -362,6 +363,8 @@ std::vector<Pass> rewriting_rows() {
       row("rewrite_collectives", with_refusals<rewrite_collectives>, {"number_rings"},
           {"rewrite_indexed_access"}),
       row("rewrite_integer_dots", with_refusals<rewrite_integer_dots>),
+      row("multiply_columns", with_target<multiply_columns>, {},
+          {"multiply_small_matrices", "rewrite_precise_products"}),
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
           {"rewrite_precise_products", "drop_unit_dimensions"}),
       row("rewrite_precise_products", with_target<rewrite_precise_products>),
@@ -460,6 +463,11 @@ std::vector<Pass> kernel_rows() {
        {Fact::kFlat},
        {"find_bitcasts"}},
       {"read_slices_in_place", stage, on_module<read_slices_in_place>, fused, {Fact::kStoredTypes}},
+      {"read_elements_in_place",
+       stage,
+       on_module<read_elements_in_place>,
+       fused,
+       {Fact::kStoredTypes}},
       {"widen", stage, on_module<widen>, {Fact::kFused, Fact::kLayouts}, {}, {Fact::kStoredTypes}},
       {"part_large_fusions", stage, with_target<part_large_fusions>, {Fact::kStoredTypes}, {}},
   };

@@ -86,7 +86,7 @@ class ElementwiseKernel {
   void start_loads(Index block, Index parity);
   void start_stores(Index block, Index parity);
   std::int64_t row_tiles_of(Index block) const;
-  std::int64_t block_granules(const hlo::Shape& shape, Index block) const;
+  std::int64_t block_granules(const ArrayPart& part, const hlo::Shape& shape, Index block) const;
   std::int64_t loaded_granules(Index block) const;
   std::int64_t stored_granules(Index block) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
@@ -210,8 +210,9 @@ class ElementwiseKernel {
   std::uint32_t address_words_ = 0;      ///< SMEM: addresses of operands and results.
   std::uint32_t load_flag_ = 0, store_flag_ = 0, part_flag_ = 0;  ///< Of the first buffer.
   std::uint32_t part_store_flag_ = 0;
-  /// Whether it loads, the granules of a range, and how far the next one is; 0: one range.
-  using StreamDma = std::tuple<bool, std::uint32_t, std::uint32_t>;
+  /// Whether it loads, the granules of a range, and how far the next one is, also in VMEM; 0: one
+  /// range, there neighbours.
+  using StreamDma = std::tuple<bool, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<StreamDma, BoxDma> stream_dmas_;
   /// Where the next block of streams begins whose ranges have several, in granules, and how many
   /// blocks of its range are left.

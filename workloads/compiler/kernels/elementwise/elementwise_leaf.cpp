@@ -104,6 +104,16 @@ ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64
   return access;
 }
 
+ArrayAccess access_to_element(const hlo::Shape& tile, int row, int lane) {
+  ArrayAccess access;
+  access.kind = Kind::kColumn;
+  access.shape = tile;
+  access.x = access.y = Step::kNone;
+  access.row = row;
+  access.lane = lane;
+  return access;
+}
+
 ArrayAccess access_in_rows(const hlo::Shape& tiles) {
   ArrayAccess access;
   access.shape = tiles;

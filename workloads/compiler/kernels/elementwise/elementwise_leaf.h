@@ -41,6 +41,7 @@ struct ArrayAccess {
   std::int64_t x_tiles = 1, y_tiles = 1;
   std::vector<MajorTerm> majors;
   std::vector<std::int64_t> shift;  ///< kShifted: by axis.
+  int row = 0, lane = 0;            ///< Of a tile, where neither x nor y moves: an element.
   bool wraps = false;               ///< kShifted: outside of the array is its other end.
 
   /// VMEM rows that a tile takes: 8, of packed bf16 4.
@@ -54,6 +55,9 @@ struct ArrayAccess {
 
 /// A kShifted access to a whole array, whose dimensions are those of the space in order.
 ArrayAccess shifted_access(const hlo::Shape& shape, const std::vector<std::int64_t>& shift);
+
+/// To an element of a tile, the same everywhere.
+ArrayAccess access_to_element(const hlo::Shape& tile, int row, int lane);
 
 /// Of a linear space to a row tile whose rows are vectors.
 ArrayAccess access_in_rows(const hlo::Shape& tiles);

@@ -128,12 +128,19 @@ std::int64_t ElementwisePlan::last_granules(const hlo::Shape& shape, std::int64_
   return static_cast<std::int64_t>(granules(shape)) - stream_granules(shape, row_tiles - count);
 }
 
+std::int64_t ElementwisePlan::moved_granules(const ArrayPart& part, const hlo::Shape& shape,
+                                             std::int64_t granules) const {
+  const std::int64_t with_rows = part.is_one_range() ? granules_with_rows(shape) : 0;
+  return with_rows == 0 ? granules : granules / granules_of_tile(shape) * with_rows;
+}
+
 bool ElementwisePlan::ends_early() const {
   const auto ends = [this](const hlo::Shape& shape) {
     return last_granules(shape, row_tiles) != stream_granules(shape, row_tiles);
   };
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [&](const Input& each) { return each.is_stream() && ends(each.access.shape); }) ||
+  return std::any_of(
+             inputs.begin(), inputs.end(),
+             [&](const Input& each) { return each.is_stream() && ends(each.access.shape); }) ||
          std::any_of(outputs.begin(), outputs.end(), [&](const Output& each) {
            return each.kind == OutputKind::kStream && ends(each.shape);
          });

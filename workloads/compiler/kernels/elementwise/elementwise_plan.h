@@ -201,6 +201,9 @@ struct ElementwisePlan {
   std::int64_t stream_granules(const hlo::Shape& shape, std::int64_t count) const;
   /// The same of the last ones of all. Arrays whose rows are vectors end with their last lane tile.
   std::int64_t last_granules(const hlo::Shape& shape, std::int64_t count) const;
+  /// Of so many granules of a stream those that are moved: in one range those with rows.
+  std::int64_t moved_granules(const ArrayPart& part, const hlo::Shape& shape,
+                              std::int64_t granules) const;
   /// Whether a stream ends inside of a register.
   bool ends_early() const;
   /// How far so many row tiles of a stream, whole ranges of it, reach in HBM, in granules.

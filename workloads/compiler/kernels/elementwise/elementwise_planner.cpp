@@ -115,6 +115,13 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
       plan_.inputs.push_back(std::move(input));
       continue;
     }
+    if (node.element_row >= 0) {
+      input.access = access_to_element(shape, node.element_row, node.element_lane);
+      input.begin = node.begin;
+      input.fixed = true;
+      plan_.inputs.push_back(std::move(input));
+      continue;
+    }
     if (node.in_rows) {
       if (limits_.whole_arrays) return refuse(shape, "expected vectors that stand by themselves");
       input.access = access_in_rows(shape);

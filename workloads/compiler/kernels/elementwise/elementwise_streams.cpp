@@ -7,17 +7,20 @@
 namespace tpu::compiler {
 
 /// Of a block of a stream. Where the last one differs, its number is a constant.
-std::int64_t ElementwiseKernel::block_granules(const hlo::Shape& shape, Index block) const {
+std::int64_t ElementwiseKernel::block_granules(const ArrayPart& part, const hlo::Shape& shape,
+                                               Index block) const {
   const std::int64_t last = ceil_divide(plan_.row_tiles, plan_.block) - 1;
   const std::int64_t row_tiles = row_tiles_of(block);
-  return block.is_constant() && block.offset == last ? plan_.last_granules(shape, row_tiles)
-                                                     : plan_.stream_granules(shape, row_tiles);
+  const bool is_last = block.is_constant() && block.offset == last;
+  return plan_.moved_granules(
+      part, shape,
+      is_last ? plan_.last_granules(shape, row_tiles) : plan_.stream_granules(shape, row_tiles));
 }
 
 std::int64_t ElementwiseKernel::loaded_granules(Index block) const {
   std::int64_t sum = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream()) sum += block_granules(input.access.shape, block);
+    if (input.is_stream()) sum += block_granules(input.part, input.access.shape, block);
   }
   return sum;
 }
@@ -25,7 +28,7 @@ std::int64_t ElementwiseKernel::loaded_granules(Index block) const {
 std::int64_t ElementwiseKernel::stored_granules(Index block) const {
   std::int64_t sum = 0;
   for (const Output& output : plan_.outputs) {
-    if (output.kind == OutputKind::kStream) sum += block_granules(output.shape, block);
+    if (output.kind == OutputKind::kStream) sum += block_granules(output.part, output.shape, block);
   }
   return sum;
 }
@@ -36,6 +39,14 @@ Index ElementwiseKernel::buffer_rows(const hlo::Shape& shape, Index parity) {
 
 /// A block of a stream: one range, or one of each of its whole ranges.
 StridedBox ElementwiseKernel::box_of(const ArrayPart& part, const hlo::Shape& shape) const {
+  if (const std::int64_t with_rows = granules_with_rows(shape);
+      with_rows > 0 && part.is_one_range()) {
+    const std::int64_t moved =
+        plan_.moved_granules(part, shape, plan_.stream_granules(shape, plan_.block));
+    const auto tile = static_cast<std::uint32_t>(granules_of_tile(shape));
+    return {static_cast<std::uint32_t>(with_rows), static_cast<std::uint32_t>(moved / with_rows),
+            tile, tile};
+  }
   const bool is_one = part.is_one_range() || plan_.block <= part.run;
   const std::int64_t run = is_one ? plan_.block : part.run;
   return {static_cast<std::uint32_t>(plan_.stream_granules(shape, run)),
@@ -47,7 +58,7 @@ StridedBox ElementwiseKernel::box_of(const ArrayPart& part, const hlo::Shape& sh
 BoxDma& ElementwiseKernel::stream_dma(bool loads, const ArrayPart& part, const hlo::Shape& shape) {
   const StridedBox box = box_of(part, shape);
   const bool is_one = box.is_contiguous();
-  const StreamDma key{loads, is_one ? 0 : box.run, is_one ? 0 : box.hbm_stride};
+  const StreamDma key{loads, is_one ? 0 : box.run, is_one ? 0 : box.hbm_stride, box.vmem_stride};
   const auto [found, is_new] = stream_dmas_.try_emplace(key);
   if (is_new) found->second = BoxDma(builder_, loads, box);
   return found->second;
@@ -116,8 +127,8 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
         add(builder_, block_offset(true, input.part, shape, at_block),
             part_offset(input.sliced, plan_.stream_distance(input.part, shape, part)))
             .plus(input.part.granule + input.begin);
-    const std::int64_t whole = block_granules(shape, block);
-    const std::int64_t rest = block_granules(shape, {{}, last});
+    const std::int64_t whole = block_granules(input.part, shape, block);
+    const std::int64_t rest = block_granules(input.part, shape, {{}, last});
     ScalarOperand size = whole;
     if (rest != whole && !block.is_constant()) {
       size = builder_.select(builder_.equal(to_operand(builder_, block), last), rest, size);
@@ -142,7 +153,7 @@ void ElementwiseKernel::start_stores(Index block, Index parity) {
     const VmemAddress from = at(output.region, buffer_rows(shape, parity));
     stream_dma(false, output.part, shape)
         .start(to, from, to_operand(builder_, parity.plus(store_flag_)),
-               block_granules(shape, block));
+               block_granules(output.part, shape, block));
   }
   advance_walks(false);
 }

@@ -117,10 +117,11 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
 
 bool needs_whole_arrays(const hlo::Computation& fused) {
   const auto is_read_as_vector = [&](hlo::InstructionId slice) {
-    return std::any_of(fused.instructions.begin(), fused.instructions.end(),
-                       [&](const hlo::HloInstruction& user) {
-                         return vector_in_rows(fused, user) && user.operands[0] == slice;
-                       });
+    return std::any_of(
+        fused.instructions.begin(), fused.instructions.end(), [&](const hlo::HloInstruction& user) {
+          const bool reads = user.opcode == HloOpcode::kReshape && user.operands[0] == slice;
+          return reads && (user.shape.rank() == 0 || vector_in_rows(fused, user));
+        });
   };
   const auto is_elsewhere = [&](const hlo::HloInstruction& each) {
     const bool is_move = each.opcode == HloOpcode::kPad || each.opcode == HloOpcode::kSlice ||
@@ -385,6 +386,17 @@ int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& sh
   return add(std::move(node));
 }
 
+/// A reshape of an element, or of a row, of an operand; -1: it is neither.
+int ExpressionGraph::visit_part_in_tiles(const hlo::HloInstruction& reshape,
+                                         const std::vector<int>& axes) {
+  const hlo::HloInstruction& operand = fused_.at(reshape.operands[0]);
+  const bool is_slice = operand.opcode == HloOpcode::kSlice &&
+                        fused_.at(operand.operands[0]).opcode == HloOpcode::kParameter;
+  if (reshape.shape.rank() == 0 && is_slice) return visit_element(operand);
+  const bool is_row = space_.linear && axes == space_axes_ && vector_in_rows(fused_, reshape);
+  return is_row ? visit_row(reshape, axes) : -1;
+}
+
 /// A vector that stands in a row of an array's tiles.
 int ExpressionGraph::visit_row(const hlo::HloInstruction& reshape, const std::vector<int>& axes) {
   const std::optional<VectorInRows> found = vector_in_rows(fused_, reshape);
@@ -401,6 +413,23 @@ int ExpressionGraph::visit_row(const hlo::HloInstruction& reshape, const std::ve
   node.operands = {tiles};
   node.row = found->place.row;
   node.name = reshape.name;
+  return add(std::move(node));
+}
+
+/// One element of an operand.
+int ExpressionGraph::visit_element(const hlo::HloInstruction& slice) {
+  const hlo::HloInstruction& array = fused_.at(slice.operands[0]);
+  const std::optional<TileElement> element = tile_element_of(array.shape, slice);
+  if (!element) refuse(slice, "expected an element of an operand");
+  ExpressionNode node;
+  node.opcode = HloOpcode::kParameter;
+  node.shape = element->tile;
+  node.axes = {kNoAxis, kNoAxis};
+  node.parameter = array.parameter_number;
+  node.begin = element->granule;
+  node.element_row = element->row;
+  node.element_lane = element->lane;
+  node.name = slice.name;
   return add(std::move(node));
 }
 
@@ -699,8 +728,8 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
         result = visit_parameter(instruction.operands[0], instruction.shape, axes);
         break;
       }
-      if (space_.linear && axes == space_axes_ && vector_in_rows(fused_, instruction)) {
-        result = visit_row(instruction, axes);
+      if (const int part = visit_part_in_tiles(instruction, axes); part >= 0) {
+        result = part;
         break;
       }
       const std::vector<int> operand_axes =

@@ -63,6 +63,8 @@ struct ExpressionNode {
   /// that stands in one of its rows. kConcatenate: vectors that become the rows of such a tile.
   bool in_rows = false;
   int row = -1;  ///< kSlice of what is in_rows.
+  /// kParameter: a tile whose element at this row and lane is the value; -1: it is none.
+  int element_row = -1, element_lane = -1;
   std::uint32_t bits = 0;  ///< kConstant: every element, as fp32, s32 or pred (0 or 1).
   int axis = kNoAxis;      ///< kIota.
   hlo::ComparisonDirection direction = hlo::ComparisonDirection::kEq;
@@ -143,7 +145,9 @@ class ExpressionGraph {
                       const ArrayPart& part = {});
   int visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes);
   int visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes);
+  int visit_part_in_tiles(const hlo::HloInstruction& reshape, const std::vector<int>& axes);
   int visit_row(const hlo::HloInstruction& reshape, const std::vector<int>& axes);
+  int visit_element(const hlo::HloInstruction& slice);
   int visit_stack(const hlo::HloInstruction& stack);
   int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
   std::int64_t rolled_by(const hlo::HloInstruction& concatenate) const;

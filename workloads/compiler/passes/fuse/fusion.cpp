@@ -14,6 +14,7 @@
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_moves.h"
+#include "workloads/compiler/ir/tile_row.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/fuse/draft_cycles.h"
@@ -86,7 +87,11 @@ class Fusion {
     for (const HloInstruction& instruction : entry_.instructions) {
       bytes_.push_back(granules(stored_shape(instruction.shape)));
       const bool is_slice = may_read_in_place(entry_, instruction.id);
-      arrays_.push_back(is_slice ? instruction.operands[0] : instruction.id);
+      const auto row = row_of_array(entry_, instruction);
+      const auto element = element_of_array(entry_, instruction);
+      if (row) rows_[row->array].push_back(instruction.id);
+      arrays_.push_back(row ? row->array : is_slice ? instruction.operands[0] : instruction.id);
+      operands_.push_back(row ? row->array : element ? element->array : instruction.id);
     }
   }
 
@@ -126,6 +131,12 @@ class Fusion {
   /// What the kernel reads: of slices that it reads in place the array.
   InstructionId array_of(InstructionId leaf) const {
     return arrays_[static_cast<std::size_t>(leaf)];
+  }
+  /// Arrays that a kernel has for what it reads: rows and elements of one come with it.
+  std::size_t operand_count(const std::vector<InstructionId>& leaves) const {
+    std::set<InstructionId> operands;
+    for (InstructionId leaf : leaves) operands.insert(operands_[static_cast<std::size_t>(leaf)]);
+    return operands.size();
   }
   std::uint64_t shared_bytes(const FusionDraft& a, const FusionDraft& b) const;
   bool is_loop_over(std::size_t draft, const std::string& extent) const;
@@ -175,8 +186,10 @@ class Fusion {
   SumsInKernels sums_;
   EpilogueForms epilogues_;
   std::vector<std::vector<InstructionId>> users_;
-  std::vector<std::uint64_t> bytes_;         ///< Of each instruction.
-  std::vector<InstructionId> arrays_;        ///< Of each instruction: where its value lies.
+  std::vector<std::uint64_t> bytes_;     ///< Of each instruction.
+  std::vector<InstructionId> arrays_;    ///< Of each instruction: where its value lies.
+  std::vector<InstructionId> operands_;  ///< Of each: the array of a row, or of an element.
+  std::map<InstructionId, std::vector<InstructionId>> rows_;  ///< Vectors that are rows of arrays.
   std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
   std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
   std::uint32_t walk_ = 0;
@@ -269,7 +282,8 @@ bool Fusion::is_cheaper_written(InstructionId id) {
   FusionDraft draft;
   draft.roots = {id};
   collect(draft);
-  if (draft.leaves.size() + 1 > limits_.arrays || draft.inside.size() > limits_.instructions) {
+  if (operand_count(draft.leaves) + 1 > limits_.arrays ||
+      draft.inside.size() > limits_.instructions) {
     return true;
   }
   const bool is_moved = is_moved_in_lanes(id);
@@ -316,7 +330,8 @@ bool Fusion::readers_fit(InstructionId id) {
     FusionDraft draft;
     draft.roots = {reader};
     collect(draft);
-    return draft.leaves.size() + 1 <= limits_.arrays && draft.inside.size() <= limits_.instructions;
+    return operand_count(draft.leaves) + 1 <= limits_.arrays &&
+           draft.inside.size() <= limits_.instructions;
   });
 }
 
@@ -473,6 +488,9 @@ std::vector<std::size_t> Fusion::siblings_of(std::size_t draft) const {
     for (InstructionId user : users_[static_cast<std::size_t>(array)]) {
       if (array_of(user) == array) add(user);
     }
+    if (const auto rows = rows_.find(array); rows != rows_.end()) {
+      for (InstructionId row : rows->second) add(row);
+    }
   };
   for (InstructionId leaf : drafts_[draft].leaves) add_array(leaf);
   for (InstructionId root : drafts_[draft].roots) add_array(root);
@@ -529,7 +547,7 @@ std::size_t Fusion::arrays_of_both(std::size_t a, std::size_t b) const {
       if (is_needed) ++written;
     }
   }
-  return arrays.size() + written;
+  return operand_count({arrays.begin(), arrays.end()}) + written;
 }
 
 bool Fusion::may_merge(std::size_t a, std::size_t b) {
@@ -552,7 +570,7 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
 }
 
 bool Fusion::fits_kernel(const FusionDraft& draft) const {
-  return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
+  return operand_count(draft.leaves) + draft.roots.size() <= limits_.arrays &&
          draft.inside.size() <= limits_.instructions && moves_whole_extent(draft) &&
          (!draft.is_reduction || sums_.fit(draft));
 }
@@ -835,7 +853,7 @@ bool Fusion::is_made_of_what_is_read(const FusionDraft& draft, InstructionId lea
 bool Fusion::fits(const FusionDraft& draft) const {
   if (draft.inside.size() > limits_.instructions) return false;
   if (draft.product < 0) {
-    return draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
+    return operand_count(draft.leaves) + draft.roots.size() <= limits_.arrays &&
            (!draft.is_reduction || sums_.fit(draft));
   }
   return draft.leaves.size() + draft.roots.size() - 2 <= limits_.epilogue_arrays &&

@@ -1,9 +1,7 @@
 #include "workloads/compiler/passes/fuse/vectors_in_rows.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,13 +22,7 @@ using hlo::Shape;
 namespace {
 
 /// Kernels that read an array whole rather than a vector that is made of one of its rows.
-constexpr std::size_t kMostReaders = 3;
-
-/// A vector in the entry that is a row of an array.
-struct RowOfArray {
-  InstructionId array = -1;
-  std::optional<HloInstruction> slice;  ///< None: the array is the row.
-};
+constexpr std::size_t kMostRowReaders = 3;
 
 class VectorRows {
  public:
@@ -61,8 +53,15 @@ class VectorRows {
   InstructionId behind_bitcasts(InstructionId id) const;
   bool is_read_by_alone(InstructionId vector, const Stack& stack) const;
   std::optional<Stack> stack_of(const HloInstruction& concatenate);
+  std::size_t result_number(InstructionId vector) const {
+    const HloInstruction& made = entry_.at(vector);
+    return made.opcode == HloOpcode::kFusion ? 0 : static_cast<std::size_t>(made.tuple_index);
+  }
+  InstructionId append_stack(Computation& fused, HloInstruction& fusion, const Stack& stack);
+  std::vector<std::int64_t> places_beside(const Stack& stack, std::size_t results) const;
+  HloInstruction element(InstructionId like, std::int64_t number, InstructionId fusion) const;
+  void replace(InstructionId from, InstructionId to);
   bool write_stack(const Stack& stack);
-  std::optional<RowOfArray> row_of_array(InstructionId vector);
   bool pays(InstructionId vector);
   bool read_rows(InstructionId fusion);
 
@@ -82,11 +81,45 @@ InstructionId parameter_for(Computation& fused, HloInstruction& fusion, Instruct
   }
   HloInstruction parameter;
   parameter.opcode = HloOpcode::kParameter;
-  parameter.name = "param_" + std::to_string(fusion.operands.size()) + "." + fusion.name;
+  std::size_t name = fusion.operands.size();
+  const auto is_taken = [&](const std::string& text) {
+    return std::any_of(fused.instructions.begin(), fused.instructions.end(),
+                       [&text](const HloInstruction& each) { return each.name == text; });
+  };
+  do {
+    parameter.name = "param_" + std::to_string(name++) + "." + fusion.name;
+  } while (is_taken(parameter.name));
   parameter.shape = shape;
   parameter.parameter_number = static_cast<std::int64_t>(fusion.operands.size());
   fusion.operands.push_back(operand);
   return append(fused, std::move(parameter));
+}
+
+/// A parameter becomes what is reshaped of a part of another one.
+void read_part(Computation& fused, HloInstruction& fusion, InstructionId parameter,
+               const PartInTiles& part, const Shape& array) {
+  InstructionId given = parameter_for(fused, fusion, part.array, array);
+  if (part.slice) {
+    HloInstruction slice = *part.slice;
+    slice.operands = {given};
+    slice.control_predecessors.reset();
+    slice.name += "." + fused.at(parameter).name;
+    given = append(fused, std::move(slice));
+  }
+  HloInstruction& reshape = fused.at(parameter);
+  reshape.opcode = HloOpcode::kReshape;
+  reshape.operands = {given};
+}
+
+/// Parameters that are left, in the order of their operands.
+void renumber_parameters(Computation& fused, HloInstruction& fusion) {
+  const std::vector<InstructionId> given = std::exchange(fusion.operands, {});
+  for (HloInstruction& each : fused.instructions) {
+    if (each.opcode != HloOpcode::kParameter) continue;
+    fusion.operands.push_back(given[static_cast<std::size_t>(each.parameter_number)]);
+    each.parameter_number = static_cast<std::int64_t>(fusion.operands.size()) - 1;
+  }
+  tidy(fused);
 }
 
 /// The vectors' extent, of an elementwise fusion over vectors around no product; 0: of another.
@@ -171,8 +204,7 @@ std::optional<VectorRows::Stack> VectorRows::stack_of(const HloInstruction& conc
     if (row.opcode != HloOpcode::kReshape) return std::nullopt;
     const InstructionId vector = behind_bitcasts(row.operands[0]);
     const Shape& shape = entry_.at(vector).shape;
-    if (shape.rank() != 1 || shape.dimensions[0] != lanes ||
-        shape.type != concatenate.shape.type) {
+    if (shape.rank() != 1 || shape.dimensions[0] != lanes || shape.type != concatenate.shape.type) {
       return std::nullopt;
     }
     stack.rows.push_back(operand);
@@ -187,142 +219,135 @@ std::optional<VectorRows::Stack> VectorRows::stack_of(const HloInstruction& conc
   return is_found ? std::optional(stack) : std::nullopt;
 }
 
-/// The fusion makes the stack, behind those of its results that others read.
-bool VectorRows::write_stack(const Stack& stack) {
-  HloInstruction fusion = entry_.at(stack.fusion);
-  const HloInstruction concatenate = entry_.at(stack.concatenate);
-  const Computation before = called(fusion);
-  Computation& fused = called(fusion);
-  const bool is_tuple = fusion.shape.is_tuple();
-  const std::vector<InstructionId> results =
-      is_tuple ? fused.at(fused.root).operands : std::vector<InstructionId>{fused.root};
-  HloInstruction inner = concatenate;
-  inner.operands.clear();
-  std::vector<bool> is_private(results.size(), false);
-  std::vector<bool> is_read(results.size(), false);
-  for (const InstructionId user : users(stack.fusion)) {
-    if (is_tuple) is_read[static_cast<std::size_t>(entry_.at(user).tuple_index)] = true;
-  }
-  for (std::size_t i = 0; i < stack.vectors.size(); ++i) {
-    const InstructionId vector = stack.vectors[i];
-    InstructionId inside = -1;
-    if (maker_of(vector) == stack.fusion) {
-      const auto number =
-          is_tuple ? static_cast<std::size_t>(entry_.at(vector).tuple_index) : std::size_t{0};
-      inside = results[number];
-      is_private[number] = is_read_by_alone(vector, stack);
-    } else {
-      inside = parameter_for(fused, fusion, vector, entry_.at(vector).shape);
-    }
-    HloInstruction row = entry_.at(stack.rows[i]);
-    row.opcode = HloOpcode::kReshape;
-    row.operands = {inside};
-    row.control_predecessors.reset();
-    inner.operands.push_back(append(fused, std::move(row)));
-  }
-  std::vector<std::int64_t> places(results.size(), -1);
-  std::vector<InstructionId> left;
+/// What a fusion has as results.
+std::vector<InstructionId> loop_results_of(const Computation& fused) {
+  const HloInstruction& root = fused.at(fused.root);
+  return root.opcode == HloOpcode::kTuple ? root.operands : std::vector<InstructionId>{fused.root};
+}
+
+void set_results(Computation& fused, HloInstruction& fusion,
+                 const std::vector<InstructionId>& results) {
   std::vector<Shape> shapes;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (is_private[i]) continue;
-    places[i] = static_cast<std::int64_t>(left.size());
-    left.push_back(results[i]);
-    shapes.push_back(is_tuple ? fusion.shape.elements[i] : fusion.shape);
-  }
-  const auto place = static_cast<std::int64_t>(left.size());
-  left.push_back(append(fused, std::move(inner)));
-  shapes.push_back(concatenate.shape);
-  if (left.size() == 1) {
-    fused.root = left[0];
+  for (const InstructionId result : results) shapes.push_back(fused.at(result).shape);
+  if (results.size() == 1) {
+    fused.root = results[0];
     fusion.shape = shapes[0];
-  } else if (is_tuple) {
-    fused.at(fused.root).operands = left;
-    fused.at(fused.root).shape.elements = shapes;
-    fusion.shape.elements = shapes;
-  } else {
-    fusion.shape = Shape();
-    fusion.shape.type = hlo::ElementType::kTuple;
-    fusion.shape.elements = shapes;
+    return;
+  }
+  fusion.shape = Shape();
+  fusion.shape.type = hlo::ElementType::kTuple;
+  fusion.shape.elements = std::move(shapes);
+  if (fused.at(fused.root).opcode != HloOpcode::kTuple) {
     HloInstruction tuple;
     tuple.opcode = HloOpcode::kTuple;
     tuple.name = "tuple." + fusion.name;
-    tuple.shape = fusion.shape;
-    tuple.operands = left;
     fused.root = append(fused, std::move(tuple));
   }
+  fused.at(fused.root).operands = results;
+  fused.at(fused.root).shape = fusion.shape;
+}
+
+/// A result of a fusion, named like another instruction.
+HloInstruction VectorRows::element(InstructionId like, std::int64_t number,
+                                   InstructionId fusion) const {
+  HloInstruction made;
+  made.id = like;
+  made.opcode = HloOpcode::kGetTupleElement;
+  made.name = entry_.at(like).name + (like == fusion ? ".0" : "");
+  made.metadata = entry_.at(like).metadata;
+  made.operands = {fusion};
+  made.tuple_index = number;
+  made.shape = entry_.at(fusion).shape.elements[static_cast<std::size_t>(number)];
+  return made;
+}
+
+void VectorRows::replace(InstructionId from, InstructionId to) {
+  for (HloInstruction& user : entry_.instructions) {
+    if (user.id != to) std::replace(user.operands.begin(), user.operands.end(), from, to);
+  }
+  if (entry_.root == from) entry_.root = to;
+}
+
+/// The concatenation inside of the fusion, of vectors that it has, or reads.
+InstructionId VectorRows::append_stack(Computation& fused, HloInstruction& fusion,
+                                       const Stack& stack) {
+  const std::vector<InstructionId> results = loop_results_of(fused);
+  HloInstruction inner = entry_.at(stack.concatenate);
+  inner.operands.clear();
+  for (std::size_t i = 0; i < stack.vectors.size(); ++i) {
+    const InstructionId vector = stack.vectors[i];
+    const bool is_made = maker_of(vector) == stack.fusion;
+    HloInstruction row = entry_.at(stack.rows[i]);
+    row.opcode = HloOpcode::kReshape;
+    row.operands = {is_made ? results[result_number(vector)]
+                            : parameter_for(fused, fusion, vector, entry_.at(vector).shape)};
+    row.control_predecessors.reset();
+    inner.operands.push_back(append(fused, std::move(row)));
+  }
+  return append(fused, std::move(inner));
+}
+
+/// Where in the fusion's results, of which the last one is the stack, those before it stand that
+/// others read; -1: nobody does.
+std::vector<std::int64_t> VectorRows::places_beside(const Stack& stack, std::size_t results) const {
+  std::vector<bool> is_private(results, false);
+  for (const InstructionId vector : stack.vectors) {
+    if (maker_of(vector) != stack.fusion) continue;
+    is_private[result_number(vector)] = is_read_by_alone(vector, stack);
+  }
+  std::vector<std::int64_t> places(results, -1);
+  std::int64_t place = 0;
+  for (std::size_t i = 0; i < results; ++i) {
+    if (!is_private[i]) places[i] = place++;
+  }
+  return places;
+}
+
+/// The fusion makes the stack, behind those of its results that others read.
+bool VectorRows::write_stack(const Stack& stack) {
+  HloInstruction fusion = entry_.at(stack.fusion);
+  Computation& fused = called(fusion);
+  const Computation before = fused;
+  const bool was_tuple = fusion.shape.is_tuple();
+  const std::vector<InstructionId> results = loop_results_of(fused);
+  const std::vector<std::int64_t> places = places_beside(stack, results.size());
+  std::vector<InstructionId> left;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (places[i] >= 0) left.push_back(results[i]);
+  }
+  left.push_back(append_stack(fused, fusion, stack));
+  set_results(fused, fusion, left);
   tidy(fused);
   if (!has_elementwise_kernel(module_, entry_, fusion, target_)) {
     fused = before;
     return false;
   }
   entry_.at(stack.fusion) = fusion;
-  const auto element = [&](InstructionId like, std::int64_t number) {
-    HloInstruction made = entry_.at(like);
-    made.opcode = HloOpcode::kGetTupleElement;
-    made.operands = {stack.fusion};
-    made.dimensions.clear();
-    made.called.clear();
-    made.tuple_index = number;
-    made.shape = shapes[static_cast<std::size_t>(number)];
-    return made;
-  };
-  const auto replace = [&](InstructionId from, InstructionId to) {
-    for (HloInstruction& user : entry_.instructions) {
-      if (user.id != to) std::replace(user.operands.begin(), user.operands.end(), from, to);
-    }
-    if (entry_.root == from) entry_.root = to;
-  };
   for (HloInstruction& user : entry_.instructions) {
-    const bool is_element = is_tuple && user.opcode == HloOpcode::kGetTupleElement &&
-                            user.operands[0] == stack.fusion;
-    if (is_element) {
-      const std::int64_t now = places[static_cast<std::size_t>(user.tuple_index)];
-      user.tuple_index = std::max<std::int64_t>(now, 0);  // Of a private one nobody reads it.
-    }
+    const bool is_element =
+        was_tuple && user.opcode == HloOpcode::kGetTupleElement && user.operands[0] == stack.fusion;
+    if (!is_element) continue;
+    // Of one without a place nobody reads it.
+    const std::int64_t now = places[static_cast<std::size_t>(user.tuple_index)];
+    user.tuple_index = std::max<std::int64_t>(now, 0);
   }
   if (left.size() == 1) {
     replace(stack.concatenate, stack.fusion);
-  } else {
-    if (!is_tuple) {
-      HloInstruction first = element(stack.fusion, 0);
-      first.name += ".0";
-      const InstructionId made = append(entry_, std::move(first));
-      replace(stack.fusion, made);
-    }
-    entry_.at(stack.concatenate) = element(stack.concatenate, place);
+    return true;
   }
+  if (!was_tuple) {
+    const InstructionId first = append(entry_, element(stack.fusion, 0, stack.fusion));
+    replace(stack.fusion, first);
+  }
+  entry_.at(stack.concatenate) =
+      element(stack.concatenate, static_cast<std::int64_t>(left.size()) - 1, stack.fusion);
   return true;
-}
-
-std::optional<RowOfArray> VectorRows::row_of_array(InstructionId vector) {
-  const HloInstruction& reshape = entry_.at(vector);
-  if (reshape.opcode != HloOpcode::kReshape || reshape.shape.rank() != 1 ||
-      hlo::byte_size(reshape.shape.type) != 4) {
-    return std::nullopt;
-  }
-  const std::int64_t lanes = reshape.shape.dimensions[0];
-  const auto has_lanes = [lanes](const std::optional<TileRow>& row) {
-    return row && row->tiles.dimensions.back() == lanes;
-  };
-  HloInstruction slice = entry_.at(behind_bitcasts(reshape.operands[0]));
-  if (slice.opcode == HloOpcode::kSlice || is_named_part(slice)) {
-    const HloInstruction& array = entry_.at(slice.operands[0]);
-    slice.opcode = HloOpcode::kSlice;
-    const auto& strides = slice.slice->strides;
-    const bool is_plain = std::all_of(strides.begin(), strides.end(),
-                                      [](std::int64_t stride) { return stride == 1; });
-    if (!is_plain || !has_lanes(tile_row_of(array.shape, slice))) return std::nullopt;
-    return RowOfArray{array.id, slice};
-  }
-  const HloInstruction& array = entry_.at(reshape.operands[0]);
-  if (!has_lanes(tile_row_of(array.shape))) return std::nullopt;
-  return RowOfArray{array.id, std::nullopt};
 }
 
 /// Whether all that reads the vector can read the row, and are few.
 bool VectorRows::pays(InstructionId vector) {
   const std::vector<InstructionId>& readers = users(vector);
-  return readers.size() <= kMostReaders && vector != entry_.root &&
+  return readers.size() <= kMostRowReaders && vector != entry_.root &&
          std::all_of(readers.begin(), readers.end(), [&](InstructionId reader) {
            return vector_extent(entry_.at(reader)) == entry_.at(vector).shape.dimensions[0];
          });
@@ -334,37 +359,17 @@ bool VectorRows::read_rows(InstructionId id) {
   HloInstruction fusion = entry_.at(id);
   Computation fused = called(fusion);
   const std::vector<InstructionId> parameters = fused.parameters();
-  std::set<InstructionId> replaced;
+  bool is_changed = false;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const InstructionId vector = fusion.operands[i];
     if (fused.at(parameters[i]).shape.dimensions != std::vector<std::int64_t>{extent}) continue;
-    const std::optional<RowOfArray> row = row_of_array(vector);
+    const std::optional<PartInTiles> row = row_of_array(entry_, entry_.at(vector));
     if (!row || !pays(vector)) continue;
-    InstructionId given =
-        parameter_for(fused, fusion, row->array, entry_.at(row->array).shape);
-    if (row->slice) {
-      HloInstruction slice = *row->slice;
-      slice.operands = {given};
-      slice.control_predecessors.reset();
-      slice.name += "." + fused.at(parameters[i]).name;
-      given = append(fused, std::move(slice));
-    }
-    HloInstruction& reshape = fused.at(parameters[i]);
-    reshape.opcode = HloOpcode::kReshape;
-    reshape.operands = {given};
-    replaced.insert(parameters[i]);
+    read_part(fused, fusion, parameters[i], *row, entry_.at(row->array).shape);
+    is_changed = true;
   }
-  if (replaced.empty()) return false;
-  // Parameters that are left, in the order of their operands.
-  std::vector<InstructionId> operands;
-  const std::vector<InstructionId> given = std::exchange(fusion.operands, {});
-  for (HloInstruction& each : fused.instructions) {
-    if (each.opcode != HloOpcode::kParameter) continue;
-    operands.push_back(given[static_cast<std::size_t>(each.parameter_number)]);
-    each.parameter_number = static_cast<std::int64_t>(operands.size()) - 1;
-  }
-  fusion.operands = operands;
-  tidy(fused);
+  if (!is_changed) return false;
+  renumber_parameters(fused, fusion);
   std::swap(called(fusion), fused);
   if (!has_elementwise_kernel(module_, entry_, fusion, target_)) {
     std::swap(called(fusion), fused);
@@ -399,6 +404,37 @@ void VectorRows::run() {
 
 void place_vectors_in_rows(hlo::Module& module, const Target& target) {
   VectorRows(module, target).run();
+}
+
+void read_elements_in_place(hlo::Module& module) {
+  Computation& entry = module.computations[static_cast<std::size_t>(module.entry)];
+  bool changed = false;
+  for (HloInstruction& fusion : entry.instructions) {
+    const bool is_loop = fusion.opcode == HloOpcode::kFusion && !is_kernel_sequence(fusion) &&
+                         product_in(module, fusion) == nullptr && !joins_moves(module, fusion);
+    if (!is_loop) continue;
+    Computation& fused = module.computations[static_cast<std::size_t>(fusion.called[0])];
+    const auto is_spread = [&fused](InstructionId scalar) {
+      return std::all_of(fused.instructions.begin(), fused.instructions.end(),
+                         [scalar](const HloInstruction& user) {
+                           const auto& operands = user.operands;
+                           return std::count(operands.begin(), operands.end(), scalar) == 0 ||
+                                  user.opcode == HloOpcode::kBroadcast;
+                         });
+    };
+    const std::vector<InstructionId> parameters = fused.parameters();
+    bool is_changed = false;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (fused.at(parameters[i]).shape.rank() != 0 || !is_spread(parameters[i])) continue;
+      const auto part = element_of_array(entry, entry.at(fusion.operands[i]));
+      if (!part) continue;
+      read_part(fused, fusion, parameters[i], *part, entry.at(part->array).shape);
+      is_changed = true;
+    }
+    if (is_changed) renumber_parameters(fused, fusion);
+    changed |= is_changed;
+  }
+  if (changed) tidy(entry);
 }
 
 }  // namespace tpu::compiler

@@ -15,4 +15,10 @@ namespace tpu::compiler {
 /// values.
 void place_vectors_in_rows(hlo::Module& module, const Target& target);
 
+/// Pass: elementwise fusions read scalars that are elements of arrays (factors of a small matrix)
+/// where they stand: the tile comes, and its element is spread.
+///
+/// Needs: fuse. Leaves: slices of parameters of one element, reshaped, inside of fusions.
+void read_elements_in_place(hlo::Module& module);
+
 }  // namespace tpu::compiler

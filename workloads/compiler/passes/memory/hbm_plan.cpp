@@ -391,6 +391,9 @@ isa::Buffer HbmPlanner::buffer(std::size_t storage, isa::BufferRole role,
   buffer.unpadded_bytes = static_cast<std::uint64_t>(source.shape.unpadded_bytes());
   buffer.shape = to_string(source.shape);
   buffer.op_name = definer.metadata.op_name;
+  const bool is_made = role == isa::BufferRole::kTemporary || role == isa::BufferRole::kOutput;
+  // Copies of whole tiles read padding that elementwise kernels leave as it is.
+  buffer.zeroed = is_made && !is_in_parameter(storage) && granules_with_rows(source.shape) > 0;
   return buffer;
 }
 
