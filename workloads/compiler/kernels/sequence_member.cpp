@@ -28,6 +28,10 @@ class ElementwiseMember : public SequenceMember {
     for (const ElementwisePlan::Input& read : plan.inputs) {
       Input input{read.operand, read.access.shape, read.part, 0, rows_of_array(read.access.shape)};
       if (!(read.part == ArrayPart{})) input.row_granules = plan.stream_granules(input.shape, 1);
+      if (read.begin > 0) {  // A tile of which an element is read.
+        input.part.granule = read.begin;
+        input.row_granules = granules_of_tile(input.shape);
+      }
       inputs_.push_back(std::move(input));
     }
     for (const ElementwisePlan::Output& made : plan.outputs) {

@@ -77,9 +77,8 @@ Index ElementwiseKernel::array_rows(const ArrayAccess& access, const Place& plac
 VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
   const ArrayAccess& access = input.access;
   Index row{{}, access.row}, lane{{}, access.lane};
-  Index begin = part_begin(input, part_buffer_);
-  if (is_resident_) begin = begin.plus(input.begin * kRowsPerGranule);
-  const Index rows = array_rows(access, place, input.sliced, row, lane, begin);
+  const Index rows =
+      array_rows(access, place, input.sliced, row, lane, part_begin(input, part_buffer_));
   VReg line;
   if (access.y == Step::kSame && !access.linear) {
     line = memory_->load_tile(access.shape.type, at(input.region, rows));

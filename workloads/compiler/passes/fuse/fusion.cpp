@@ -87,7 +87,12 @@ class Fusion {
     for (const HloInstruction& instruction : entry_.instructions) {
       bytes_.push_back(granules(stored_shape(instruction.shape)));
       const bool is_slice = may_read_in_place(entry_, instruction.id);
-      const auto row = row_of_array(entry_, instruction);
+      // What is spread is no vector of a kernel over vectors.
+      const auto& users = users_[static_cast<std::size_t>(instruction.id)];
+      const bool is_spread = std::any_of(users.begin(), users.end(), [this](InstructionId user) {
+        return at(user).opcode == HloOpcode::kBroadcast;
+      });
+      const auto row = is_spread ? std::nullopt : row_of_array(entry_, instruction);
       const auto element = element_of_array(entry_, instruction);
       if (row) rows_[row->array].push_back(instruction.id);
       arrays_.push_back(row ? row->array : is_slice ? instruction.operands[0] : instruction.id);
@@ -132,11 +137,12 @@ class Fusion {
   InstructionId array_of(InstructionId leaf) const {
     return arrays_[static_cast<std::size_t>(leaf)];
   }
-  /// Arrays that a kernel has for what it reads: rows and elements of one come with it.
+  /// Arrays that a kernel has for what it reads: few rows and elements of one come with it.
   std::size_t operand_count(const std::vector<InstructionId>& leaves) const {
+    constexpr std::size_t kMostLeaves = 16;  // Some may be operands of their own after all.
     std::set<InstructionId> operands;
     for (InstructionId leaf : leaves) operands.insert(operands_[static_cast<std::size_t>(leaf)]);
-    return operands.size();
+    return leaves.size() > kMostLeaves ? leaves.size() : operands.size();
   }
   std::uint64_t shared_bytes(const FusionDraft& a, const FusionDraft& b) const;
   bool is_loop_over(std::size_t draft, const std::string& extent) const;

@@ -71,6 +71,19 @@ class VectorRows {
   std::vector<std::vector<InstructionId>> users_;
 };
 
+/// With a name that no other instruction of the computation has.
+InstructionId append_named(Computation& fused, HloInstruction instruction) {
+  const auto is_taken = [&fused](const std::string& name) {
+    return std::any_of(fused.instructions.begin(), fused.instructions.end(),
+                       [&name](const HloInstruction& each) { return each.name == name; });
+  };
+  const std::string name = instruction.name;
+  for (std::size_t number = fused.instructions.size(); is_taken(instruction.name); ++number) {
+    instruction.name = name + "." + std::to_string(number);
+  }
+  return append(fused, std::move(instruction));
+}
+
 InstructionId parameter_for(Computation& fused, HloInstruction& fusion, InstructionId operand,
                             const Shape& shape) {
   const auto found = std::find(fusion.operands.begin(), fusion.operands.end(), operand);
@@ -81,18 +94,11 @@ InstructionId parameter_for(Computation& fused, HloInstruction& fusion, Instruct
   }
   HloInstruction parameter;
   parameter.opcode = HloOpcode::kParameter;
-  std::size_t name = fusion.operands.size();
-  const auto is_taken = [&](const std::string& text) {
-    return std::any_of(fused.instructions.begin(), fused.instructions.end(),
-                       [&text](const HloInstruction& each) { return each.name == text; });
-  };
-  do {
-    parameter.name = "param_" + std::to_string(name++) + "." + fusion.name;
-  } while (is_taken(parameter.name));
+  parameter.name = "param_" + std::to_string(fusion.operands.size()) + "." + fusion.name;
   parameter.shape = shape;
   parameter.parameter_number = static_cast<std::int64_t>(fusion.operands.size());
   fusion.operands.push_back(operand);
-  return append(fused, std::move(parameter));
+  return append_named(fused, std::move(parameter));
 }
 
 /// A parameter becomes what is reshaped of a part of another one.
@@ -104,7 +110,7 @@ void read_part(Computation& fused, HloInstruction& fusion, InstructionId paramet
     slice.operands = {given};
     slice.control_predecessors.reset();
     slice.name += "." + fused.at(parameter).name;
-    given = append(fused, std::move(slice));
+    given = append_named(fused, std::move(slice));
   }
   HloInstruction& reshape = fused.at(parameter);
   reshape.opcode = HloOpcode::kReshape;
@@ -282,9 +288,9 @@ InstructionId VectorRows::append_stack(Computation& fused, HloInstruction& fusio
     row.operands = {is_made ? results[result_number(vector)]
                             : parameter_for(fused, fusion, vector, entry_.at(vector).shape)};
     row.control_predecessors.reset();
-    inner.operands.push_back(append(fused, std::move(row)));
+    inner.operands.push_back(append_named(fused, std::move(row)));
   }
-  return append(fused, std::move(inner));
+  return append_named(fused, std::move(inner));
 }
 
 /// Where in the fusion's results, of which the last one is the stack, those before it stand that

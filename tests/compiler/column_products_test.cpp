@@ -1,0 +1,98 @@
+#include "workloads/compiler/passes/simplify/column_products.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/compiler/hlo_check.h"
+#include "tests/compiler/pass_check.h"
+
+namespace tpu::test::column_products_test {
+namespace {
+
+/// Dots that the pass leaves of an entry whose values it keeps, with what the matrix unit rounds.
+std::size_t dots_left(const std::string& entry, double tolerance = 2e-6, bool rounds = true) {
+  const std::string text = "HloModule columns\nENTRY main {\n" + entry + "}\n";
+  HloCheck check;
+  check.tolerance = tolerance;
+  check.round_matmul_operands = rounds;
+  check_hlo(text, check);
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::multiply_columns(module, compiler::Target());
+  EXPECT_NO_THROW(hlo::verify(module));
+  return count(module, hlo::HloOpcode::kDot);
+}
+
+TEST(ColumnProducts, PointsTimesAMatrix) {
+  EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
+  m = f32[3,4] parameter(1)
+  ROOT d = f32[30011,4] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
+            0U);
+  EXPECT_EQ(dots_left(R"(  x = f32[2,30000] parameter(0)
+  m = f32[2,5] parameter(1)
+  ROOT d = f32[5,30000] dot(m, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+)"),
+            0U);
+}
+
+TEST(ColumnProducts, SeveralContractedDimensions) {
+  EXPECT_EQ(dots_left(R"(  x = f32[2,30000,2] parameter(0)
+  m = f32[4,2,2] parameter(1)
+  ROOT d = f32[30000,4] dot(x, m), lhs_contracting_dims={0,2}, rhs_contracting_dims={2,1}
+)"),
+            0U);
+}
+
+TEST(ColumnProducts, SumsOverPoints) {
+  EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
+  y = f32[4,30011] parameter(1)
+  ROOT d = f32[3,4] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+)",
+                      1e-5),
+            0U);
+}
+
+/// What is made of columns, and of means, is made column by column.
+TEST(ColumnProducts, OperationsBetweenThem) {
+  EXPECT_EQ(dots_left(R"(  x = f32[30000,3] parameter(0)
+  m = f32[3,3] parameter(1)
+  v = f32[3] parameter(2)
+  w = f32[30000] parameter(3)
+  d = f32[30000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  vs = f32[30000,3] broadcast(v), dimensions={1}
+  ws = f32[30000,3] broadcast(w), dimensions={0}
+  e = f32[30000,3] subtract(d, vs)
+  f = f32[30000,3] multiply(e, ws)
+  g = f32[30000,3] dot(f, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  h = f32[3,3] dot(f, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT all = (f32[30000,3], f32[3,3], f32[30000,3]) tuple(g, h, f)
+)",
+                      2e-4),
+            0U);
+}
+
+TEST(ColumnProducts, WhatAsksForPrecisionIsNotRounded) {
+  EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
+  m = f32[3,3] parameter(1)
+  ROOT d = f32[30011,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
+)",
+                      1e-6, false),
+            0U);
+}
+
+TEST(ColumnProducts, FewPointsAndManyFeaturesAreForTheMatrixUnit) {
+  EXPECT_EQ(dots_left(R"(  x = f32[3000,3] parameter(0)
+  m = f32[3,3] parameter(1)
+  ROOT d = f32[3000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
+            1U);
+  EXPECT_EQ(dots_left(R"(  x = f32[30000,8] parameter(0)
+  m = f32[8,8] parameter(1)
+  ROOT d = f32[30000,8] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
+            1U);
+}
+
+}  // namespace
+}  // namespace tpu::test::column_products_test
