@@ -601,8 +601,8 @@ std::vector<std::vector<int>> ElementwiseKernel::turned_values(int level) const 
     }
     const int number = static_cast<int>(id);
     const Input* input = plan_.input_of(number);
-    const bool is_turned =
-        (node.opcode == hlo::HloOpcode::kSlice && node.row < 0) || (input != nullptr && input->part.lanes > 0);
+    const bool is_turned = (node.opcode == hlo::HloOpcode::kSlice && node.row < 0) ||
+                           (input != nullptr && input->part.lanes > 0);
     if (!is_turned || seen.count(number) == 0) continue;
     if (turned.size() == depths[id]) turned.emplace_back();
     turned[depths[id]++].push_back(number);

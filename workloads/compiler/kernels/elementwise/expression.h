@@ -17,13 +17,13 @@ struct Place {
   /// Position along each axis, for the row axis in tiles of 8, for the lane axis in tiles of 128;
   /// of a linear space in registers of 1024.
   std::vector<Index> digits;
-  Index rows32;       ///< VMEM rows from a block's begin, in streamed arrays of 32-bit types.
-  Index rows16;       ///< The same in packed arrays.
+  Index rows32;            ///< VMEM rows from a block's begin, in streamed arrays of 32-bit types.
+  Index rows16;            ///< The same in packed arrays.
   Index lines32, lines16;  ///< Both in arrays whose rows are vectors.
-  Index slot_rows;    ///< VMEM rows from the begin of what a block keeps per row tile.
-  int lane_key = -1;  ///< Equal keys, equal lane tile (within one straight piece of code).
-  int row_key = -1;   ///< Equal keys, equal row tile and major indices.
-  int major_key = 0;  ///< Equal keys, equal major indices.
+  Index slot_rows;         ///< VMEM rows from the begin of what a block keeps per row tile.
+  int lane_key = -1;       ///< Equal keys, equal lane tile (within one straight piece of code).
+  int row_key = -1;        ///< Equal keys, equal row tile and major indices.
+  int major_key = 0;       ///< Equal keys, equal major indices.
 };
 
 /// A value of an expression on registers: a vector, a mask (pred), or a constant.
