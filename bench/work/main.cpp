@@ -73,18 +73,19 @@ std::function<Done()> timed(const std::string& text, const RunOptions& options,
   };
 }
 
-std::function<Done()> bundles(bool interpret, bool values, std::uint64_t trips) {
+std::function<Done()> bundles(bool interpret, bool values, std::uint64_t trips,
+                              bool is_cut = false) {
   RunOptions options = on_one_core();
   options.interpret = interpret;
   options.values = values;
   const std::uint64_t count = 2 + kLoopBundles * trips;
-  return timed(vector_loop(trips), options, count, count);
+  return timed(vector_loop(trips, is_cut), options, count, count);
 }
 
-std::function<Done()> pushes(bool values, std::uint64_t trips) {
+std::function<Done()> pushes(bool values, std::uint64_t trips, bool is_cut = false) {
   RunOptions options = on_one_core();
   options.values = values;
-  return timed(mxu_loop(trips), options, 1 + 33 * 8 + trips * 16 * 8, 16 + 16 * trips);
+  return timed(mxu_loop(trips, is_cut), options, 1 + 33 * 8 + trips * 16 * 8, 16 + 16 * trips);
 }
 
 std::function<Done()> dmas(bool interpret, std::uint64_t count) {
@@ -136,10 +137,12 @@ std::vector<Work> all_work() {
            return Done{2000000, value == 14254829189407089537U};
          };
        }},
-      {"bundles by block", "bundle", [] { return bundles(false, false, 40000); }},
+      {"bundles by block", "bundle", [] { return bundles(false, false, 40000, true); }},
+      {"bundles of counted trips", "bundle", [] { return bundles(false, false, 40000); }},
       {"bundles interpreted", "bundle", [] { return bundles(true, false, 10000); }},
       {"bundles with values", "bundle", [] { return bundles(false, true, 300); }},
-      {"MXU pushes", "push", [] { return pushes(false, 10000); }},
+      {"MXU pushes", "push", [] { return pushes(false, 10000, true); }},
+      {"MXU pushes of counted trips", "push", [] { return pushes(false, 10000); }},
       {"MXU pushes with values", "push", [] { return pushes(true, 20); }},
       {"DMAs", "DMA", [] { return dmas(false, 4000); }},
       {"DMAs, core interpreted", "DMA", [] { return dmas(true, 2000); }},
