@@ -526,6 +526,30 @@ TEST(ProductOperands, ConvolutionsReadUnroundedWhatFits) {
   EXPECT_EQ(rounded(1536, 1536, false), 1U);
 }
 
+/// The kernel of a line is that of an image behind a reshape, which others do not read, and which
+/// moves nothing.
+TEST(ProductOperands, KernelsOfLinesAreReadUnrounded) {
+  const auto rounded = [](const std::string& line, bool is_read_twice) {
+    const std::string packed = "bf16[" + line + "]";
+    Module module = hlo::read_hlo_text(
+        "rounded.hlo",
+        "HloModule rounded\nENTRY main {\n  x = bf16[8,1,64,64] parameter(0)\n  w = f32[" + line +
+            "] parameter(1)\n  c = " + packed +
+            " convert(w)\n  k = bf16[1,3,64,64] reshape(c)\n  y = bf16[8,1,64,64] convolution(x, "
+            "k), window={size=1x3 pad=0_0x1_1}, dim_labels=b01f_01io->b01f\n  n = " +
+            packed + " negate(c)\n  ROOT t = (bf16[8,1,64,64]" +
+            (is_read_twice ? ", " + packed : "") + ") tuple(y" + (is_read_twice ? ", n" : "") +
+            ")\n}\n");
+    compiler::simplify(module);
+    read_parameters_unrounded(module);
+    hlo::verify(module);
+    return count(module, HloOpcode::kConvert);
+  };
+  EXPECT_EQ(rounded("3,64,64", false), 0U);
+  EXPECT_EQ(rounded("3,64,64", true), 1U);
+  EXPECT_EQ(rounded("192,64", false), 1U);
+}
+
 TEST(Simplify, AllReducesOverOneReplicaVanish) {
   frontend::WorkloadOptions options;
   options.replicas = 8;

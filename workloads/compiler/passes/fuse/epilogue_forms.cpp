@@ -75,8 +75,7 @@ bool EpilogueForms::fit(const FusionDraft& draft) const {
   const InstructionId product = draft.product;
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   const bool is_dot = at(product).opcode == HloOpcode::kDot;
-  if (!is_dot && !fit_convolution(draft)) return false;
-  return std::all_of(draft.inside.begin(), draft.inside.end(), [&](InstructionId id) {
+  const auto fits = [&](InstructionId id) {
     const HloInstruction& instruction = at(id);
     if (moves_lanes(entry_, instruction) || has_other_lanes(id, product)) return false;
     if (instruction.opcode == HloOpcode::kReduce) return is_sum_behind(id, product);
@@ -85,7 +84,9 @@ bool EpilogueForms::fit(const FusionDraft& draft) const {
       return order[0] == along || (is_dot && order[1] == along);
     }
     return instruction.opcode != HloOpcode::kBroadcast || is_broadcast_behind(id, product);
-  });
+  };
+  return std::all_of(draft.inside.begin(), draft.inside.end(), fits) &&
+         (is_dot || fit_convolution(draft));
 }
 
 bool EpilogueForms::is_side(InstructionId id, InstructionId product) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "workloads/compiler/cost.h"
@@ -29,8 +30,9 @@ bool is_rounded_parameter(const Computation& entry, const HloInstruction& instru
   if (instruction.opcode != HloOpcode::kConvert || instruction.shape.type != ElementType::kBf16) {
     return false;
   }
-  const HloInstruction& source = entry.at(instruction.operands[0]);
-  return source.opcode == HloOpcode::kParameter && source.shape.type == ElementType::kF32;
+  const HloInstruction* source = &entry.at(instruction.operands[0]);
+  if (source->opcode == HloOpcode::kReshape) source = &entry.at(source->operands[0]);
+  return source->opcode == HloOpcode::kParameter && source->shape.type == ElementType::kF32;
 }
 
 /// Decides by what the kernels' searches expect.
@@ -40,6 +42,7 @@ class UnroundedParameters {
       : entry_(entry), kernels_(kernels), users_(users_of(entry)) {}
 
   void run() {
+    round_behind_reshapes();
     for (const HloInstruction& rounded : entry_.instructions) {
       if (!is_rounded_parameter(entry_, rounded) || rounded.id == entry_.root) continue;
       const std::vector<InstructionId>& readers = users_[static_cast<std::size_t>(rounded.id)];
@@ -53,6 +56,31 @@ class UnroundedParameters {
   }
 
  private:
+  /// A line's kernel becomes that of an image by a dimension of extent 1: it is rounded as such.
+  void round_behind_reshapes() {
+    const std::size_t count = entry_.instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const InstructionId id = static_cast<InstructionId>(i);
+      if (entry_.at(id).opcode != HloOpcode::kReshape) continue;
+      const InstructionId rounded = entry_.at(id).operands[0];
+      if (!is_rounded_parameter(entry_, entry_.at(rounded)) ||
+          users_[static_cast<std::size_t>(rounded)].size() != 1 ||
+          long_extents(entry_.at(id).shape.dimensions) !=
+              long_extents(entry_.at(rounded).shape.dimensions)) {
+        continue;
+      }
+      HloInstruction reshape = entry_.at(id);
+      reshape.name += ".unrounded";
+      reshape.operands = entry_.at(rounded).operands;
+      reshape.shape.type = ElementType::kF32;
+      const InstructionId wide = append(entry_, std::move(reshape));
+      entry_.at(id).opcode = HloOpcode::kConvert;
+      entry_.at(id).operands = {wide};
+    }
+    tidy(entry_);
+    users_ = users_of(entry_);
+  }
+
   /// What convolutions take on a side with the kernel that rounds before, and without.
   struct Cycles {
     double present = kKernelCycles, unrounded = 0;
