@@ -19,9 +19,9 @@ std::string array(const std::string& type, const std::string& layout) {
 }
 
 /// A value in one order, a copy of it in another one, and what reads that: HLO text with %c.
-hlo::Module copied(const std::string& made, const std::string& type, const std::string& read) {
+hlo::Module copied(const std::string& made, const std::string& read) {
   std::string text = "HloModule test\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n";
-  text += "  ROOT s = f32[] add(a, b)\n}\nENTRY main {\n" + made + "  c = " + array(type, kOther) +
+  text += "  ROOT s = f32[] add(a, b)\n}\nENTRY main {\n" + made + "  c = " + array("f32", kOther) +
           " copy(v)\n" + read + "}\n";
   hlo::Module module = hlo::read_hlo_text("test.hlo", text);
   compiler::copy_narrow_values(module.computations[static_cast<std::size_t>(module.entry)],
@@ -52,7 +52,7 @@ std::string copies(const hlo::Module& module) {
 
 TEST(NarrowCopies, WhatIsRoundedBehindACopyIsRoundedBeforeIt) {
   const hlo::Module module =
-      copied(sum(), "f32", rounded("  ROOT t = (" + array("bf16", kOtherPacked) + ") tuple(r)\n"));
+      copied(sum(), rounded("  ROOT t = (" + array("bf16", kOtherPacked) + ") tuple(r)\n"));
   EXPECT_EQ(copies(module), "bf16 ");
 }
 
@@ -61,7 +61,7 @@ TEST(NarrowCopies, SumsToAVectorReadTheValueWhereItIsMade) {
       "  z = f32[] constant(0)\n  s = f32[128]{0:T(1024)} reduce(c, z), dimensions={0,1}, "
       "to_apply=add\n  ROOT t = (" +
       array("bf16", kOtherPacked) + ", f32[128]{0:T(1024)}) tuple(r, s)\n";
-  const hlo::Module module = copied(sum(), "f32", rounded(sums));
+  const hlo::Module module = copied(sum(), rounded(sums));
   EXPECT_EQ(copies(module), "bf16 ");
   for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
     if (each.opcode != hlo::HloOpcode::kReduce) continue;
@@ -73,14 +73,22 @@ TEST(NarrowCopies, WhatOthersReadInTheOrderOfTheCopyIsCopiedAsItIs) {
   const std::string others = "  n = " + array("f32", kOther) + " negate(c)\n  ROOT t = (" +
                              array("bf16", kOtherPacked) + ", " + array("f32", kOther) +
                              ") tuple(r, n)\n";
-  EXPECT_EQ(copies(copied(sum(), "f32", rounded(others))), "f32 ");
+  EXPECT_EQ(copies(copied(sum(), rounded(others))), "f32 ");
+}
+
+/// Copies of both might be more than the one.
+TEST(NarrowCopies, WhatTwoTypesAreMadeOfIsCopiedAsItIs) {
+  const std::string both = "  q = " + array("s8", "{2,0,1:T(8,128)(4,1)}") +
+                           " convert(c)\n  ROOT t = (" + array("bf16", kOtherPacked) + ", " +
+                           array("s8", "{2,0,1:T(8,128)(4,1)}") + ") tuple(r, q)\n";
+  EXPECT_EQ(copies(copied(sum(), rounded(both))), "f32 ");
 }
 
 /// A parameter would be rounded by a kernel of its own.
 TEST(NarrowCopies, WhatNoKernelMakesIsCopiedAsItIs) {
   const std::string parameter = "  v = " + array("f32", kOrder) + " parameter(0)\n";
   const std::string root = "  ROOT t = (" + array("bf16", kOtherPacked) + ") tuple(r)\n";
-  EXPECT_EQ(copies(copied(parameter, "f32", rounded(root))), "f32 ");
+  EXPECT_EQ(copies(copied(parameter, rounded(root))), "f32 ");
 }
 
 TEST(NarrowCopies, WhatIsWidenedForItsCopyAloneIsWidenedBehindIt) {
@@ -89,7 +97,6 @@ TEST(NarrowCopies, WhatIsWidenedForItsCopyAloneIsWidenedBehindIt) {
     const hlo::Module module =
         copied("  x = " + array("bf16", "{2,1,0:T(8,128)(2,1)}") +
                    " parameter(0)\n  v = " + array("f32", kOrder) + " convert(x)\n",
-               "f32",
                "  ROOT t = (" + array("f32", kOther) + more + ") tuple(c" +
                    (is_read_twice ? ", v" : "") + ")\n");
     EXPECT_EQ(copies(module), is_read_twice ? "f32 " : "bf16 ");
