@@ -61,18 +61,18 @@ TEST(DotOrders, TheGradientOfGroupedQueriesMovesAlone) {
   EXPECT_NE(found.result, present.result);
 }
 
-/// The gradient of the keys, the smallest array, could be computed in another order, in small
-/// products of each row by itself: the queries move.
-TEST(DotOrders, ALargerArrayMovesWhereTheSmallestMakesManyProducts) {
-  const DotOrders present{{0, 1, 3, 2, 4}, {0, 1, 2, 3, 4}, {0, 1, 2, 3}};
+/// Gradients of keys that two heads of queries share. Queries or keys could move, which are
+/// smaller, for small products of each row by itself: the scores move.
+TEST(DotOrders, ALargerArrayMovesWhereASmallerOneMakesManyProducts) {
+  const DotOrders present{{0, 1, 2, 4, 3}, {0, 2, 3, 4, 1}, {0, 1, 3, 2}};
   const DotOrders found = orders_of(
       "HloModule gradient\nENTRY main {\n  s = f32[32,2,128,2,128] parameter(0)\n  q = "
       "f32[32,128,2,2,32] parameter(1)\n  ROOT k = f32[32,2,128,32] dot(s, q), "
       "lhs_batch_dims={0,1}, lhs_contracting_dims={2,3}, rhs_batch_dims={0,2}, "
       "rhs_contracting_dims={1,3}\n}\n",
       present);
-  EXPECT_EQ(found.lhs, present.lhs);
-  EXPECT_NE(found.rhs, present.rhs);
+  EXPECT_NE(found.lhs, present.lhs);
+  EXPECT_EQ(found.rhs, present.rhs);
   EXPECT_EQ(found.result, present.result);
 }
 

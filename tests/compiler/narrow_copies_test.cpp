@@ -76,6 +76,15 @@ TEST(NarrowCopies, WhatOthersReadInTheOrderOfTheCopyIsCopiedAsItIs) {
   EXPECT_EQ(copies(copied(sum(), rounded(others))), "f32 ");
 }
 
+/// A sum with several dimensions lies as the copy does.
+TEST(NarrowCopies, OtherSumsReadTheCopy) {
+  const std::string sums =
+      "  z = f32[] constant(0)\n  s = f32[64,128]{1,0:T(8,128)} reduce(c, z), dimensions={1}, "
+      "to_apply=add\n  ROOT t = (" +
+      array("bf16", kOtherPacked) + ", f32[64,128]{1,0:T(8,128)}) tuple(r, s)\n";
+  EXPECT_EQ(copies(copied(sum(), rounded(sums))), "f32 ");
+}
+
 /// Copies of both might be more than the one.
 TEST(NarrowCopies, WhatTwoTypesAreMadeOfIsCopiedAsItIs) {
   const std::string both = "  q = " + array("s8", "{2,0,1:T(8,128)(4,1)}") +
