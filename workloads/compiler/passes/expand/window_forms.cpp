@@ -446,14 +446,17 @@ bool WindowForms::rows_fit(const HloInstruction& pooling) const {
   return has_pooling_kernel(module_, alone, kernel, target_);
 }
 
-/// Along the last dimension of the window, then along the others; sums in f32 between.
+/// Along the last dimension of the window, as its gradient does, then along the others; sums in f32
+/// between.
 void WindowForms::reduce_in_steps(const HloInstruction& pooling, HloOpcode operation,
                                   double initial) {
   const auto last = static_cast<std::size_t>(dimensions_of(pooling.window).back());
+  const ElementType type =
+      operation == HloOpcode::kAdd ? ElementType::kF32 : pooling.shape.type;
   HloInstruction step = pooling;
-  step.called = {edit_.scalar_computation(operation, ElementType::kF32)};
-  step.shape = hlo::array_shape(ElementType::kF32, edit_.dimensions(pooling.operands[0]));
-  Id value = edit_.convert(pooling.operands[0], ElementType::kF32);
+  step.called = {edit_.scalar_computation(operation, type)};
+  step.shape = hlo::array_shape(type, edit_.dimensions(pooling.operands[0]));
+  Id value = edit_.convert(pooling.operands[0], type);
   std::vector<Id> steps;
   for (const bool is_first : {true, false}) {
     for (std::size_t d = 0; d < pooling.window.size(); ++d) {
@@ -462,7 +465,7 @@ void WindowForms::reduce_in_steps(const HloInstruction& pooling, HloOpcode opera
       if (is_own) step.shape.dimensions[d] = pooling.shape.dimensions[d];
     }
     step.name = pooling.name + (is_first ? ".along_rows" : ".among_rows");
-    step.operands = {value, edit_.scalar(ElementType::kF32, initial)};
+    step.operands = {value, edit_.scalar(type, initial)};
     value = edit_.append_instruction(step);
     steps.push_back(value);
   }
@@ -679,7 +682,9 @@ void WindowForms::visit(Id id) {
   if (!is_scatter) {
     const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&
                            !is_faster_shifted(pooling);
-    if (is_kernel && dimensions_of(pooling.window).size() > 1 && !rows_fit(pooling)) {
+    const std::size_t dimensions = dimensions_of(pooling.window).size();
+    const bool is_large = dimensions > 2 && has_kernel(operation, *initial) && !getenv("OLDR");
+    if (is_large || (is_kernel && dimensions > 1 && !rows_fit(pooling))) {
       return reduce_in_steps(pooling, operation, *initial);
     }
     if (!is_kernel && most <= kMostPositions) edit_.finish(reduce(pooling, operation, *initial));
@@ -705,8 +710,10 @@ void WindowForms::visit(Id id) {
     edit_.finish(back);
     return visit(entry().at(back).operands[0]);
   }
-  if (all <= kMostPositions) return edit_.finish(scatter(pooling, first));
-  if (dimensions_of(pooling.window).size() > 1) scatter_in_steps(pooling);
+  const std::size_t dimensions = dimensions_of(pooling.window).size();
+  // Of more dimensions than a kernel has, the steps have kernels.
+  if (dimensions <= 2 && all <= kMostPositions) return edit_.finish(scatter(pooling, first));
+  if (dimensions > 1) scatter_in_steps(pooling);
 }
 
 }  // namespace
