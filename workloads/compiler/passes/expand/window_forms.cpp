@@ -44,6 +44,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostPositions = 64;
 /// Dimensions that a pooling kernel wants: two of windows, two of tiles.
 constexpr std::size_t kKernelRank = 4;
+constexpr std::int64_t kLanes = 128;
 
 /// Positions of a window: the most along a dimension, parts apart, and all.
 std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling,
@@ -178,6 +179,13 @@ class WindowForms {
                      std::int64_t results, HloOpcode operation, double initial);
   Id scatter(const HloInstruction& pooling, bool first_of_equal);
   void scatter_in_steps(const HloInstruction& pooling);
+  /// Of an image that becomes one of pixels of rows of lanes.
+  struct DensePixels {
+    std::int64_t images = 1, features = 1;  ///< In front of the windows and behind them.
+  };
+  std::optional<DensePixels> dense_pixels(const HloInstruction& pooling) const;
+  Id with_dense_pixels(Id value, const HloInstruction& pooling, const DensePixels& dense);
+  Id over_dense_pixels(HloInstruction pooling, const DensePixels& dense);
   Id in_four_dimensions(HloInstruction pooling);
   Id window_position(Id image, const HloInstruction& pooling, const Extents& at, double fill);
   Id back_in_place(Id value, const HloInstruction& pooling, const Extents& at);
@@ -202,8 +210,77 @@ bool WindowForms::has_kernel_window(const std::vector<WindowDimension>& window) 
   });
 }
 
+/// Rows of lanes that what stands in front of and behind the windows fills, where tiles of its
+/// dimensions would be half padding or more; else none.
+std::optional<WindowForms::DensePixels> WindowForms::dense_pixels(
+    const HloInstruction& pooling) const {
+  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
+  const FourDimensions four = *four_dimensions(pooling.window, image.dimensions);
+  const Extents dimensions = dimensions_of(pooling.window);
+  DensePixels dense;
+  for (std::int64_t d = 0; d < image.rank(); ++d) {
+    const std::int64_t extent = image.dimensions[static_cast<std::size_t>(d)];
+    if (d < dimensions.front()) dense.images *= extent;
+    if (d > dimensions.back()) dense.features *= extent;
+  }
+  if (!images_.empty() || dense.features % kLanes != 0) return std::nullopt;
+  HloInstruction merged = pooling;
+  merged.window = four.window;
+  const hlo::Shape form = hlo::array_shape(image.type, four.merged(image.dimensions));
+  merged.shape.dimensions = four.merged(pooling.shape.dimensions);
+  const auto padded =
+      in_order(form, order_of_windows(merged, form, merged.shape, target_.vmem_bytes))
+          .padded_bytes();
+  const std::int64_t rows = dense.images * dense.features / kLanes;
+  const std::int64_t others = image.element_count() / (rows * kLanes);
+  const std::int64_t bytes =
+      others * round_up(rows, std::int64_t{8}) * kLanes * hlo::byte_size(image.type);
+  if (2 * bytes > static_cast<std::int64_t>(padded)) return std::nullopt;
+  return dense;
+}
+
+/// The array with the windows' dimensions in front of pixels of rows of lanes.
+Id WindowForms::with_dense_pixels(Id value, const HloInstruction& pooling,
+                                  const DensePixels& dense) {
+  const Extents dimensions = dimensions_of(pooling.window);
+  const Extents extents = edit_.dimensions(value);
+  const std::int64_t columns = extents[static_cast<std::size_t>(dimensions.back())];
+  const std::int64_t rows =
+      dimensions.size() > 1 ? extents[static_cast<std::size_t>(dimensions[0])] : 1;
+  value = edit_.reshape(value, {dense.images, rows, columns, dense.features / kLanes, kLanes});
+  return edit_.reshape(edit_.transpose(value, {1, 2, 0, 3, 4}),
+                       {rows, columns, dense.images * dense.features / kLanes, kLanes});
+}
+
+/// The instruction over pixels of rows of lanes.
+Id WindowForms::over_dense_pixels(HloInstruction pooling, const DensePixels& dense) {
+  const hlo::Shape shape = pooling.shape;
+  const Extents dimensions = dimensions_of(pooling.window);
+  for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
+    pooling.operands[i] = with_dense_pixels(pooling.operands[i], pooling, dense);
+  }
+  std::vector<WindowDimension> window(kKernelRank);
+  std::int64_t rows = 1;
+  const auto last = static_cast<std::size_t>(dimensions.back());
+  if (dimensions.size() > 1) {
+    window[0] = pooling.window[static_cast<std::size_t>(dimensions[0])];
+    rows = shape.dimensions[static_cast<std::size_t>(dimensions[0])];
+  }
+  window[1] = pooling.window[last];
+  pooling.window = window;
+  pooling.name += ".dense";
+  const std::int64_t columns = shape.dimensions[last];
+  pooling.shape = hlo::array_shape(
+      shape.type, {rows, columns, dense.images * dense.features / kLanes, kLanes});
+  const Id windows = edit_.append_instruction(std::move(pooling));
+  const Id parts = edit_.reshape(
+      windows, {rows, columns, dense.images, dense.features / kLanes, kLanes});
+  return edit_.reshape(edit_.transpose(parts, {2, 0, 1, 3, 4}), shape.dimensions);
+}
+
 /// The instruction over an array of merged dimensions.
 Id WindowForms::in_four_dimensions(HloInstruction pooling) {
+  if (const auto dense = dense_pixels(pooling); dense && !getenv("OLDD")) return over_dense_pixels(pooling, *dense);
   const hlo::Shape shape = pooling.shape;
   const FourDimensions four =
       *four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
@@ -706,9 +783,12 @@ void WindowForms::visit(Id id) {
   const bool merges =
       first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
   if (merges) {
-    const Id back = in_four_dimensions(pooling);
-    edit_.finish(back);
-    return visit(entry().at(back).operands[0]);
+    Id windows = in_four_dimensions(pooling);
+    edit_.finish(windows);
+    while (entry().at(windows).opcode != HloOpcode::kSelectAndScatter) {
+      windows = entry().at(windows).operands[0];
+    }
+    return visit(windows);
   }
   const std::size_t dimensions = dimensions_of(pooling.window).size();
   // Of more dimensions than a kernel has, the steps have kernels.
