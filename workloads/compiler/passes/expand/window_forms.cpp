@@ -139,6 +139,9 @@ class WindowForms {
   WindowForms(hlo::Module& module, const Target& target)
       : module_(module), target_(target), edit_(module) {
     for (const HloInstruction& instruction : entry().instructions) {
+      if (instruction.opcode == HloOpcode::kSelectAndScatter) {
+        selected_.insert(instruction.operands[0]);
+      }
       if (instruction.opcode != HloOpcode::kConvolution) continue;
       Extents spatial = instruction.convolution->output_spatial;
       std::sort(spatial.begin(), spatial.end());
@@ -171,6 +174,7 @@ class WindowForms {
   bool visit_repetition(const HloInstruction& pooling);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
   bool is_faster_shifted(const HloInstruction& pooling) const;
+  bool is_faster_from_outside(const HloInstruction& pooling) const;
   bool rows_fit(const HloInstruction& pooling) const;
   void reduce_in_steps(const HloInstruction& pooling, HloOpcode operation, double initial);
   Id reduce_parts(Id value, std::size_t dimension, const WindowDimension& w, std::int64_t results,
@@ -194,6 +198,7 @@ class WindowForms {
   const Target& target_;
   GraphEditor edit_;
   std::set<Extents> images_;   ///< Spatial dimensions of the convolutions.
+  std::set<Id> selected_;      ///< Images of gradients of maxima.
   bool took_padding_ = false;  ///< A pad may have no reader.
 };
 
@@ -270,17 +275,17 @@ Id WindowForms::over_dense_pixels(HloInstruction pooling, const DensePixels& den
   pooling.window = window;
   pooling.name += ".dense";
   const std::int64_t columns = shape.dimensions[last];
-  pooling.shape = hlo::array_shape(
-      shape.type, {rows, columns, dense.images * dense.features / kLanes, kLanes});
+  pooling.shape =
+      hlo::array_shape(shape.type, {rows, columns, dense.images * dense.features / kLanes, kLanes});
   const Id windows = edit_.append_instruction(std::move(pooling));
-  const Id parts = edit_.reshape(
-      windows, {rows, columns, dense.images, dense.features / kLanes, kLanes});
+  const Id parts =
+      edit_.reshape(windows, {rows, columns, dense.images, dense.features / kLanes, kLanes});
   return edit_.reshape(edit_.transpose(parts, {2, 0, 1, 3, 4}), shape.dimensions);
 }
 
 /// The instruction over an array of merged dimensions.
 Id WindowForms::in_four_dimensions(HloInstruction pooling) {
-  if (const auto dense = dense_pixels(pooling); dense && !getenv("OLDD")) return over_dense_pixels(pooling, *dense);
+  if (const auto dense = dense_pixels(pooling); dense) return over_dense_pixels(pooling, *dense);
   const hlo::Shape shape = pooling.shape;
   const FourDimensions four =
       *four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
@@ -379,6 +384,23 @@ bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
   const double rate = target_.hbm_bytes_per_cycle;
   return kSurely * (kernels * kKernelCycles + passes * dense / rate) <
          3 * (kKernelCycles + 2 * padded / rate);
+}
+
+/// Whether a window over three dimensions or more takes less where its outermost one is combined
+/// from slices: each is read and written, then read once more. Where kernels take the last
+/// dimension first, the image is copied to its order and its result to another one, and both are
+/// dense. What the gradient makes, too, is made once.
+bool WindowForms::is_faster_from_outside(const HloInstruction& pooling) const {
+  if (selected_.count(pooling.operands[0]) > 0) return false;
+  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
+  const Extents dimensions = dimensions_of(pooling.window);
+  const WindowDimension& first = pooling.window[static_cast<std::size_t>(dimensions.front())];
+  const WindowDimension& last = pooling.window[static_cast<std::size_t>(dimensions.back())];
+  const double slices =
+      (3 * static_cast<double>(first.size) + 1) / static_cast<double>(first.stride);
+  const double kernels = 3 + 3 / static_cast<double>(last.stride);
+  const auto bytes = static_cast<double>(image.element_count() * hlo::byte_size(image.type));
+  return slices * densest_bytes(image) < kernels * bytes;
 }
 
 /// One dimension after the other, until a kernel takes the rest.
@@ -528,12 +550,12 @@ bool WindowForms::rows_fit(const HloInstruction& pooling) const {
 void WindowForms::reduce_in_steps(const HloInstruction& pooling, HloOpcode operation,
                                   double initial) {
   const auto last = static_cast<std::size_t>(dimensions_of(pooling.window).back());
-  const ElementType type =
-      operation == HloOpcode::kAdd ? ElementType::kF32 : pooling.shape.type;
-  HloInstruction step = pooling;
-  step.called = {edit_.scalar_computation(operation, type)};
-  step.shape = hlo::array_shape(type, edit_.dimensions(pooling.operands[0]));
+  const ElementType type = operation == HloOpcode::kAdd ? ElementType::kF32 : pooling.shape.type;
   Id value = edit_.convert(pooling.operands[0], type);
+  HloInstruction step = edit_.start(pooling.opcode, {},
+                                    hlo::array_shape(type, edit_.dimensions(pooling.operands[0])));
+  step.called = {edit_.scalar_computation(operation, type)};
+  step.window.resize(pooling.window.size());
   std::vector<Id> steps;
   for (const bool is_first : {true, false}) {
     for (std::size_t d = 0; d < pooling.window.size(); ++d) {
@@ -760,7 +782,8 @@ void WindowForms::visit(Id id) {
     const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&
                            !is_faster_shifted(pooling);
     const std::size_t dimensions = dimensions_of(pooling.window).size();
-    const bool is_large = dimensions > 2 && has_kernel(operation, *initial) && !getenv("OLDR");
+    const bool is_large =
+        dimensions > 2 && has_kernel(operation, *initial) && !is_faster_from_outside(pooling);
     if (is_large || (is_kernel && dimensions > 1 && !rows_fit(pooling))) {
       return reduce_in_steps(pooling, operation, *initial);
     }
