@@ -460,6 +460,30 @@ TEST(LayoutSearch, SumsAlongLongRowsLieInTheLanes) {
   EXPECT_EQ(order_of_scores({128, 49, 1024})[0], 0);
 }
 
+/// Matrices of any rows, of which no eight fit VMEM, are cut along their lanes; for sums along
+/// these the rows stay short.
+TEST(LayoutSearch, LongLanesAreCutUnderSumsOfTheirRows) {
+  const auto lanes_of = [](const frontend::Extents& extents, std::int64_t along) {
+    GraphBuilder graph("mean");
+    const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, extents));
+    frontend::Extents kept;
+    for (std::int64_t d = 0; d < static_cast<std::int64_t>(extents.size()); ++d) {
+      if (d != along) kept.push_back(d);
+    }
+    const Tensor sums = graph.broadcast(graph.reduce_sum(x, {along}), extents, kept);
+    Module module = graph.finish(graph.tuple({graph.subtract(x, sums)}), {x});
+    compiler::assign_layouts(module);
+    return module.entry_computation().at(0).shape.layout.minor_to_major;
+  };
+  EXPECT_EQ(lanes_of({11, 500001}, 0), (std::vector<std::int64_t>{1, 0}));
+  EXPECT_EQ(lanes_of({100, 300001}, 0), (std::vector<std::int64_t>{1, 0}));
+  EXPECT_NE(lanes_of({11, 500001}, 1)[0], 1);
+  // Of three rows four are moved, of sixteen all.
+  EXPECT_EQ(lanes_of({3, 16, 300001}, 1), (std::vector<std::int64_t>{2, 1, 0}));
+  // Of two rows two are moved, of nine sixteen.
+  EXPECT_EQ(lanes_of({2, 9, 300001}, 0), (std::vector<std::int64_t>{2, 0, 1}));
+}
+
 /// What a pad moves along the lanes would go by another order.
 TEST(LayoutSearch, PadsMoveAlongRows) {
   GraphBuilder graph("shifted");

@@ -390,6 +390,18 @@ TEST(Reduce, MatricesOfFewRowsComeRangeByRangeOfTheirLanes) {
   test.check({g.reduce_sum(g.multiply(x, g.broadcast(matrix, extents, {1, 2})), {0})}, kSums);
 }
 
+// Rows of several tiles are added in ranges of their lanes, and read with their sums.
+TEST(Reduce, MoreThanEightLongRowsComeRangeByRange) {
+  const Extents extents{11, 300001};
+  FusedGraph test;
+  test.set_layout({1, 0});
+  GraphBuilder& g = test.graph;
+  const Tensor x = test.input(ElementType::kF32, extents, -2, 2);
+  const Tensor of_rows = test.input(ElementType::kF32, {11}, 1, 2);
+  const Tensor y = g.multiply(x, g.broadcast(of_rows, extents, {0}));
+  test.check({g.reduce_sum(y, {0}), g.reduce_max(x, {0}), y}, kSums);
+}
+
 // An array of all lanes is written range by range beside the sums.
 TEST(Reduce, WholeArraysAreMadeInRangesOfTheirLanesToo) {
   FusedGraph test;

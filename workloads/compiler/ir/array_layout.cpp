@@ -90,6 +90,12 @@ std::int64_t granules_with_rows(const hlo::Shape& shape) {
   return with_rows < tile ? with_rows : 0;
 }
 
+std::int64_t moved_granules(const hlo::Shape& shape) {
+  const auto all = static_cast<std::int64_t>(granules(shape));
+  const std::int64_t with_rows = granules_with_rows(shape);
+  return with_rows > 0 ? all / granules_of_tile(shape) * with_rows : all;
+}
+
 std::vector<std::int64_t> physical_extents(const hlo::Shape& shape) {
   std::vector<std::int64_t> extents;
   for (std::int64_t dimension : major_to_minor(shape)) {

@@ -43,6 +43,8 @@ std::int64_t granules_of_tile(const hlo::Shape& shape);
 /// Those of each tile that hold rows, of an array with a single tile of so few rows that they are
 /// not all; else 0. Elementwise kernels leave the others, which are padding, as they are.
 std::int64_t granules_with_rows(const hlo::Shape& shape);
+/// Those that such kernels move.
+std::int64_t moved_granules(const hlo::Shape& shape);
 
 /// Extents of an array in physical order, major to minor (row-major without a layout).
 std::vector<std::int64_t> physical_extents(const hlo::Shape& shape);

@@ -307,6 +307,18 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
   return order;
 }
 
+bool leaves_fewer_rows(const hlo::Shape& shape, const DimensionOrder& order) {
+  constexpr std::int64_t kFewRows = 8;
+  const std::int64_t moved = moved_granules(in_order(shape, order));
+  for (std::size_t i = 0; i + 2 < order.size(); ++i) {
+    if (shape.dimensions[static_cast<std::size_t>(order[i])] > kFewRows) continue;
+    DimensionOrder few = order;
+    std::swap(few[i], few[order.size() - 2]);
+    if (moved_granules(in_order(shape, few)) < moved) return true;
+  }
+  return false;
+}
+
 bool same_order(const hlo::Shape& shape, const DimensionOrder& a, const DimensionOrder& b) {
   if (a == b) return true;
   if (a.size() < 2 || b.size() != a.size() || without_units(shape, a) != without_units(shape, b)) {

@@ -91,6 +91,10 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
 /// is the first in it, too.
 bool has_rows_first(const std::vector<hlo::WindowDimension>& window, const DimensionOrder& order);
 
+/// Whether a dimension of eight or fewer stands outside of the rows and kernels would move less of
+/// the array with it as the rows.
+bool leaves_fewer_rows(const hlo::Shape& shape, const DimensionOrder& order);
+
 /// True when the orders differ in the places of dimensions of extent 1 only.
 bool same_order(const hlo::Shape& shape, const DimensionOrder& a, const DimensionOrder& b);
 

@@ -559,8 +559,8 @@ bool LayoutSearch::are_of_rows(InstructionId reduce, const DimensionOrder& whole
 /// each row and lane tile that is. The innermost of those dimensions becomes the rows of the result
 /// where the rows or the lanes are reduced. Sums along the lanes alone are known with their rows,
 /// and the result is kept. Where the outermost dimension is not reduced: that of one index of it,
-/// or of eight where it becomes the rows, if it can be cut so. Of a single line of tiles whose rows
-/// are added the lanes are cut in tiles, of a few of them in ranges.
+/// or of eight where it becomes the rows, if it can be cut so. Of a single matrix whose rows are
+/// added the lanes are cut in tiles, of a few of few rows in ranges.
 bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   if (shape(reduce).is_tuple() || whole.size() < 2) return true;
   const auto& extents = shape(at(reduce).operands[0]).dimensions;
@@ -571,9 +571,9 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
   const std::size_t rows = whole.size() - 2, lanes = rows + 1;
   bool along_lanes = !is_kept(lanes);
   for (std::size_t i = 0; i < lanes; ++i) along_lanes &= is_kept(i);
-  bool is_of_one_tile = extent(rows) <= isa::kSublanes && !is_kept(rows) && is_kept(lanes);
-  for (std::size_t i = 0; i < rows; ++i) is_of_one_tile &= extent(i) == 1;
-  if (is_of_one_tile) return true;
+  bool is_of_one_matrix = !is_kept(rows) && is_kept(lanes);
+  for (std::size_t i = 0; i < rows; ++i) is_of_one_matrix &= extent(i) == 1;
+  if (is_of_one_matrix) return true;
   const bool has_tiles = is_kept(rows) && is_kept(lanes);
   const std::int64_t tile = along_lanes ? isa::kLanes : isa::kSublanes;
   double registers = is_kept(rows) ? double(ceil_divide(extent(rows), tile)) : 1;
@@ -606,23 +606,29 @@ bool LayoutSearch::sums_fit(InstructionId reduce, const DimensionOrder& whole) {
 }
 
 /// Whether eight rows of the array, and of another one, fit VMEM twice, where a kernel has to go
-/// through whole rows: for its sums, and for what is not the same in all lanes. Of eight rows or
-/// fewer, and of arrays that stand nowhere, it cuts the lanes.
+/// through whole rows: for its sums along them. Else it cuts the lanes; of eight rows or fewer of
+/// which less is moved it does so better. Arrays that stand nowhere fit.
 bool LayoutSearch::rows_fit(InstructionId id, const DimensionOrder& whole) {
   constexpr double kBuffers = 4;
-  const auto rows = static_cast<std::size_t>(whole[whole.size() - 2]);
-  if (shape(id).dimensions[rows] <= isa::kSublanes || group(id).stands_nowhere) return true;
-  const auto& readers = users_[static_cast<std::size_t>(id)];
+  const hlo::Shape& array = shape(id);
+  const auto extent = [&array](std::int64_t d) {
+    return array.dimensions[static_cast<std::size_t>(d)];
+  };
+  const std::size_t rows = whole.size() - 2;
+  if (extent(whole[rows]) <= isa::kSublanes || group(id).stands_nowhere) return true;
   const HloInstruction& instruction = at(id);
-  const bool varies =
+  bool is_whole =
       instruction.opcode == HloOpcode::kIota ||
       (instruction.opcode == HloOpcode::kBroadcast && shape(instruction.operands[0]).rank() > 0);
-  const bool has_sums = std::any_of(readers.begin(), readers.end(), [this](InstructionId user) {
-    return at(user).opcode == HloOpcode::kReduce;
-  });
-  if (!varies && !has_sums) return true;
-  const std::int64_t lanes = shape(id).dimensions[static_cast<std::size_t>(whole.back())];
-  return kBuffers * isa::kSublanes * 4 * double(round_up(lanes, isa::kLanes)) <= vmem_bytes_;
+  bool fits = true;
+  for (InstructionId user : users_[static_cast<std::size_t>(id)]) {
+    if (at(user).opcode != HloOpcode::kReduce) continue;
+    is_whole = true;
+    fits &= !contains(at(user).dimensions, whole.back());
+  }
+  const std::int64_t lanes = round_up(extent(whole.back()), isa::kLanes);
+  if (!is_whole || kBuffers * isa::kSublanes * 4 * double(lanes) <= vmem_bytes_) return true;
+  return fits && !leaves_fewer_rows(array, whole);
 }
 
 /// Whether a broadcast is combined with the result of a dot, as a bias is.
