@@ -87,6 +87,20 @@ TEST(MoveSequences, ARollAlongTwoDimensionsIsOneKernel) {
   }
 }
 
+/// By lanes, by rows of a tile and by whole tiles.
+TEST(MoveSequences, ARollOfAVectorIsOneKernel) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    SCOPED_TRACE(hlo::to_string(type));
+    for (const std::int64_t by : {7, 384, 2048}) {
+      GraphBuilder graph("roll");
+      const Tensor x = graph.parameter("x", array_shape(type, {300001}));
+      const Moves moves = moves_of(graph.finish(graph.tuple({rolled(graph, x, 0, by)}), {x}));
+      EXPECT_EQ(moves.joined, 1U) << by;
+      EXPECT_EQ(moves.alone, 0U) << by;
+    }
+  }
+}
+
 TEST(MoveSequences, AReflectedBorderIsOneKernel) {
   for (const auto& [one, other] : {std::pair(1, 2), std::pair(2, 3), std::pair(1, 3)}) {
     SCOPED_TRACE(one);

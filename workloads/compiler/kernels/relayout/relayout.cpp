@@ -510,7 +510,7 @@ OrRefusal<KernelPlan> Relayout::plan_moves() const {
 /// The bytes that pass, with what the work waits for, or the registers that are shifted.
 std::optional<double> Relayout::moves_cycles() const {
   const hlo::ElementType type = instruction_.shape.type;
-  if (instruction_.shape.rank() < 2 ||
+  if (instruction_.shape.rank() == 0 ||
       (hlo::byte_size(type) != 4 && type != hlo::ElementType::kBf16)) {
     return std::nullopt;
   }
@@ -536,8 +536,13 @@ std::optional<double> Relayout::moves_cycles() const {
   for (const Box& box : *boxes) {
     std::vector<std::int64_t> extents;
     for (const Box::Dimension& d : box.dimensions) extents.push_back(d.extent);
-    const Box::Dimension &lanes = box.dimensions.back(),
-                         &rows = box.dimensions[box.dimensions.size() - 2];
+    const Box::Dimension& lanes = box.dimensions.back();
+    if (extents.size() == 1) {
+      const double each = (lanes.from - lanes.to) % isa::kLanes != 0 ? 10 : 4;
+      work += each * static_cast<double>(ceil_divide(lanes.extent, std::int64_t{1024}));
+      continue;
+    }
+    const Box::Dimension& rows = box.dimensions[box.dimensions.size() - 2];
     const double each = lanes.step < 0 || (lanes.from - lanes.to) % 128 != 0 ? 10
                         : rows.step < 0 || (rows.from - rows.to) % 8 != 0    ? 4
                                                                              : 2;
