@@ -11,8 +11,8 @@ namespace tpu::compiler {
 /// Reading f32 moves twice the bytes of bf16, a kernel that rounds one and a half times those of
 /// f32: the parameter itself is read where no more than two products use the rounded one, as a
 /// forward pass and the gradient of its input or kernel do, also behind a reshape that adds
-/// dimensions of extent 1. Convolutions have to find room for f32: their kernels are asked what they
-/// take.
+/// dimensions of extent 1. Convolutions have to find room for f32: their kernels are asked what
+/// they take.
 ///
 /// Needs: a verified module without call and fusion in the entry.
 /// Leaves: products whose sides may be of different floating types.
