@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
@@ -44,7 +45,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostPositions = 64;
 /// Dimensions that a pooling kernel wants: two of windows, two of tiles.
 constexpr std::size_t kKernelRank = 4;
-constexpr std::int64_t kTileLanes = 128;
 
 /// Positions of a window: the most along a dimension, parts apart, and all.
 std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling,
@@ -228,7 +228,7 @@ std::optional<WindowForms::DensePixels> WindowForms::dense_pixels(
     if (d < dimensions.front()) dense.images *= extent;
     if (d > dimensions.back()) dense.features *= extent;
   }
-  if (!images_.empty() || dense.features % kTileLanes != 0) return std::nullopt;
+  if (!images_.empty() || dense.features % isa::kLanes != 0) return std::nullopt;
   HloInstruction merged = pooling;
   merged.window = four.window;
   const hlo::Shape form = hlo::array_shape(image.type, four.merged(image.dimensions));
@@ -236,10 +236,10 @@ std::optional<WindowForms::DensePixels> WindowForms::dense_pixels(
   const auto padded =
       in_order(form, order_of_windows(merged, form, merged.shape, target_.vmem_bytes))
           .padded_bytes();
-  const std::int64_t rows = dense.images * dense.features / kTileLanes;
-  const std::int64_t others = image.element_count() / (rows * kTileLanes);
+  const std::int64_t rows = dense.images * dense.features / isa::kLanes;
+  const std::int64_t others = image.element_count() / (rows * isa::kLanes);
   const std::int64_t bytes =
-      others * round_up(rows, std::int64_t{8}) * kTileLanes * hlo::byte_size(image.type);
+      others * round_up(rows, std::int64_t{8}) * isa::kLanes * hlo::byte_size(image.type);
   if (2 * bytes > static_cast<std::int64_t>(padded)) return std::nullopt;
   return dense;
 }
@@ -252,10 +252,10 @@ Id WindowForms::with_dense_pixels(Id value, const HloInstruction& pooling,
   const std::int64_t columns = extents[static_cast<std::size_t>(dimensions.back())];
   const std::int64_t rows =
       dimensions.size() > 1 ? extents[static_cast<std::size_t>(dimensions[0])] : 1;
-  value =
-      edit_.reshape(value, {dense.images, rows, columns, dense.features / kTileLanes, kTileLanes});
+  value = edit_.reshape(value,
+                        {dense.images, rows, columns, dense.features / isa::kLanes, isa::kLanes});
   return edit_.reshape(edit_.transpose(value, {1, 2, 0, 3, 4}),
-                       {rows, columns, dense.images * dense.features / kTileLanes, kTileLanes});
+                       {rows, columns, dense.images * dense.features / isa::kLanes, isa::kLanes});
 }
 
 /// The instruction over pixels of rows of lanes.
@@ -277,10 +277,10 @@ Id WindowForms::over_dense_pixels(HloInstruction pooling, const DensePixels& den
   pooling.name += ".dense";
   const std::int64_t columns = shape.dimensions[last];
   pooling.shape = hlo::array_shape(
-      shape.type, {rows, columns, dense.images * dense.features / kTileLanes, kTileLanes});
+      shape.type, {rows, columns, dense.images * dense.features / isa::kLanes, isa::kLanes});
   const Id windows = edit_.append_instruction(std::move(pooling));
   const Id parts = edit_.reshape(
-      windows, {rows, columns, dense.images, dense.features / kTileLanes, kTileLanes});
+      windows, {rows, columns, dense.images, dense.features / isa::kLanes, isa::kLanes});
   return edit_.reshape(edit_.transpose(parts, {2, 0, 1, 3, 4}), shape.dimensions);
 }
 
