@@ -63,6 +63,26 @@ TEST(SmallVmem, RowsThatAreTooLongGoInRangesOfLanes) {
       "bf16[3,10,30000] convert(p)\n  ROOT r = (f32[3,10,30000], bf16[3,10,30000]) tuple(s, t)\n");
 }
 
+/// Probabilities over the rows, of several tiles, are made in ranges of the lanes; one kernel has
+/// the rows' sums, another reads them.
+TEST(SmallVmem, SumsOfManyLongRowsGoInRangesOfLanes) {
+  const auto softmax = [](const std::string& type, const std::string& all, const std::string& kept,
+                          const std::string& reduced, const std::string& places) {
+    const std::string array = type + all, sums = type + kept;
+    const std::string back = " broadcast(m), dimensions={" + places + "}\n";
+    return "  x = " + array + " parameter(0)\n  low = " + type +
+           "[] constant(-inf)\n  zero = " + type + "[] constant(0)\n  m = " + sums +
+           " reduce(x, low), dimensions={" + reduced + "}, to_apply=most\n  w = " + array + back +
+           "  d = " + array + " subtract(x, w)\n  e = " + array + " exponential(d)\n  s = " + sums +
+           " reduce(e, zero), dimensions={" + reduced + "}, to_apply=add\n  b = " + array +
+           " broadcast(s), dimensions={" + places + "}\n  ROOT p = " + array + " divide(e, b)\n";
+  };
+  expect_right(softmax("f32", "[11,20001]", "[20001]", "0", "1"));
+  expect_right(softmax("f32", "[40,9001]", "[9001]", "0", "1"));
+  expect_right(softmax("f32", "[3,16,9001]", "[3,9001]", "1", "0,2"));
+  expect_right(softmax("f32", "[2,9,9001]", "[9001]", "0,1", "2"));
+}
+
 /// Of nine rows that a vector becomes, seven of the second tile are padding, which kernels read
 /// with it: it is written, too.
 TEST(SmallVmem, RowsOfAVectorHaveTheirPadding) {
