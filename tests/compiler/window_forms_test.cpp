@@ -153,16 +153,19 @@ TEST(WindowForms, WindowsOverThreeDimensionsAndTheirGradientShareTheirRows) {
     compiler::rewrite_windows(m, {});
     compiler::simplify(m);
   };
-  const hlo::Module after = check(R"(
-  x = f32[2,4,6,6,128] parameter(0)
-  p = f32[2,2,3,3,128] reduce-window(x, low), window={size=1x2x2x2x1 stride=1x2x2x2x1}, to_apply=max
-  s = f32[2,4,6,6,128] select-and-scatter(x, p, zero), window={size=1x2x2x2x1 stride=1x2x2x2x1}, select=ge, scatter=add
-  ROOT t = (f32[2,2,3,3,128], f32[2,4,6,6,128]) tuple(p, s)
-)",
-                                  pass);
-  EXPECT_EQ(count(after, kScatter), 2U);
-  EXPECT_EQ(count(after, kPooling), 2U);
-  EXPECT_EQ(count(after, hlo::HloOpcode::kSlice), 0U);
+  // One image stands without its dimension.
+  for (const std::string n : {"1", "2"}) {
+    const std::string image = "f32[" + n + ",4,6,6,128]", pooled = "f32[" + n + ",2,3,3,128]";
+    const std::string window = ", window={size=1x2x2x2x1 stride=1x2x2x2x1}, ";
+    const hlo::Module after = check(
+        "  x = " + image + " parameter(0)\n  p = " + pooled + " reduce-window(x, low)" + window +
+            "to_apply=max\n  s = " + image + " select-and-scatter(x, p, zero)" + window +
+            "select=ge, scatter=add\n  ROOT t = (" + pooled + ", " + image + ") tuple(p, s)\n",
+        pass);
+    EXPECT_EQ(count(after, kScatter), 2U) << n;
+    EXPECT_EQ(count(after, kPooling), 2U) << n;
+    EXPECT_EQ(count(after, hlo::HloOpcode::kSlice), 0U) << n;
+  }
 }
 
 /// Dense slices of two take less than the copies around kernels; slices that are padding do not.

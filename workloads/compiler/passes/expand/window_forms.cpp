@@ -392,7 +392,11 @@ bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
 /// dimension first, the image is copied to its order and its result to another one, and both are
 /// dense. What the gradient makes, too, is made once.
 bool WindowForms::is_faster_from_outside(const HloInstruction& pooling) const {
-  if (selected_.count(pooling.operands[0]) > 0) return false;
+  for (Id at = pooling.operands[0];; at = entry().at(at).operands[0]) {
+    if (selected_.count(at) > 0) return false;
+    const HloOpcode opcode = entry().at(at).opcode;
+    if (opcode != HloOpcode::kReshape && opcode != HloOpcode::kTranspose) break;
+  }
   const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
   const Extents dimensions = dimensions_of(pooling.window);
   const WindowDimension& first = pooling.window[static_cast<std::size_t>(dimensions.front())];
