@@ -155,7 +155,7 @@ TEST(WindowForms, WindowsOverThreeDimensionsAndTheirGradientShareTheirRows) {
   };
   // One image stands without its dimension.
   for (const std::string n : {"1", "2"}) {
-    const std::string image = "f32[" + n + ",4,6,6,128]", pooled = "f32[" + n + ",2,3,3,128]";
+    const std::string image = "f32[" + n + ",4,8,8,128]", pooled = "f32[" + n + ",2,4,4,128]";
     const std::string window = ", window={size=1x2x2x2x1 stride=1x2x2x2x1}, ";
     const hlo::Module after = check(
         "  x = " + image + " parameter(0)\n  p = " + pooled + " reduce-window(x, low)" + window +
