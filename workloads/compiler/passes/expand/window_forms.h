@@ -21,8 +21,8 @@ bool are_parts(const hlo::HloInstruction& pooling, std::size_t dimension, hlo::H
 /// reaches into gaps of a base dilation is a combination of shifted arrays, one per position. Where
 /// a window has all elements of a dimension it is a reduce, and where each has its only element a
 /// broadcast; neutral elements of a pad are the window's padding. A
-/// select-and-scatter over dimensions that no kernel takes, or of rows that do not fit VMEM, compares
-/// each position with the greatest.
+/// select-and-scatter over dimensions that no kernel takes, or of rows that do not fit VMEM,
+/// compares each position with the greatest.
 ///
 /// Needs: rewrite_convolutions; layouts not assigned yet. Leaves: windows that kernels take; those
 /// over integers, with reducers that are no single operation, or that would become more than 64
