@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/dimension_order.h"

@@ -5,6 +5,7 @@
 
 #include "isa/instruction.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 
 namespace tpu::compiler {
 
