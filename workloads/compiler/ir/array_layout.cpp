@@ -78,6 +78,16 @@ std::vector<std::int64_t> major_to_minor(const hlo::Shape& shape) {
   return order;
 }
 
+hlo::Shape in_type(hlo::Shape shape, hlo::ElementType type) {
+  shape.layout = tiled_layout(type, shape.layout.minor_to_major);
+  shape.type = type;
+  return shape;
+}
+
+double registers_of(const hlo::Shape& shape) {
+  return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
+}
+
 std::int64_t granules_of_tile(const hlo::Shape& shape) {
   return shape.type == hlo::ElementType::kBf16 ? 2 : 4;
 }

@@ -30,6 +30,9 @@ hlo::Layout row_major_layout(hlo::ElementType type, std::int64_t rank);
 /// they are.
 hlo::Shape as_it_lies(hlo::Shape shape);
 
+/// The array in another type, its dimensions in the same order.
+hlo::Shape in_type(hlo::Shape shape, hlo::ElementType type);
+
 /// Granules from one place to the next along each physical dimension; 0 for the two minor ones,
 /// whose places share tiles. Needs a layout.
 std::vector<std::int64_t> major_strides(const hlo::Shape& shape);
@@ -37,6 +40,9 @@ std::vector<std::int64_t> major_strides(const hlo::Shape& shape);
 /// Granules of 1 KiB that the array takes in HBM, tile padding included; at least 1. Tuples: the
 /// sum over their elements.
 std::uint64_t granules(const hlo::Shape& shape);
+
+/// Registers of 1,024 elements that it fills, padding included.
+double registers_of(const hlo::Shape& shape);
 
 /// Granules of a tile.
 std::int64_t granules_of_tile(const hlo::Shape& shape);

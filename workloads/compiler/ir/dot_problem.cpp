@@ -72,15 +72,6 @@ bool is_supported(const Shape& shape) {
   return shape.rank() >= 2 && (shape.type == ElementType::kF32 || shape.type == ElementType::kBf16);
 }
 
-Dimensions free_dimensions(const Shape& shape, const Dimensions& batch,
-                           const Dimensions& contracting) {
-  Dimensions free;
-  for (std::int64_t d = 0; d < shape.rank(); ++d) {
-    if (!contains(batch, d) && !contains(contracting, d)) free.push_back(d);
-  }
-  return free;
-}
-
 /// Neighbouring outer dimensions that every array steps through evenly become one.
 void merge(std::vector<OuterDimension>& outer) {
   std::vector<OuterDimension> merged;
@@ -277,6 +268,16 @@ void merge_free(const Sides& sides, DotProblem& problem, bool in_vmem) {
 }
 
 }  // namespace
+
+std::vector<std::int64_t> free_dimensions(const Shape& shape,
+                                          const std::vector<std::int64_t>& batch,
+                                          const std::vector<std::int64_t>& contracting) {
+  std::vector<std::int64_t> free;
+  for (std::int64_t d = 0; d < shape.rank(); ++d) {
+    if (!contains(batch, d) && !contains(contracting, d)) free.push_back(d);
+  }
+  return free;
+}
 
 DotProblem dot_problem(const hlo::HloInstruction& dot, const Shape& lhs, const Shape& rhs,
                        const Shape& out, const DotForm& form) {

@@ -60,6 +60,11 @@ struct DotProblem {
   bool keeps_matrices = false;
 };
 
+/// A side's dimensions that stand in the result and not in the other side, in order.
+std::vector<std::int64_t> free_dimensions(const hlo::Shape& shape,
+                                          const std::vector<std::int64_t>& batch,
+                                          const std::vector<std::int64_t>& contracting);
+
 /// What a dot's kernel has to keep apart.
 struct DotForm {
   bool keeps_matrices = false;  ///< Something behind the product depends on the row in its matrix.

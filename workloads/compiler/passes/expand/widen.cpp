@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/expand/widen.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -150,10 +151,7 @@ Shape stored_shape(Shape shape) {
     return shape;
   }
   const ElementType type = stored_type(shape);
-  if (type == shape.type) return shape;
-  shape.type = type;
-  shape.layout = tiled_layout(type, shape.layout.minor_to_major);
-  return shape;
+  return type == shape.type ? shape : in_type(std::move(shape), type);
 }
 
 void widen(hlo::Module& module) {

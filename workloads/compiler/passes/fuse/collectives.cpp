@@ -47,9 +47,7 @@ InstructionId convert(Computation& entry, InstructionId value, ElementType type)
   convert.name = entry.at(value).name + ".convert";
   convert.operands = {value};
   convert.metadata = entry.at(value).metadata;
-  convert.shape = entry.at(value).shape;
-  convert.shape.type = type;
-  convert.shape.layout = tiled_layout(type, convert.shape.layout.minor_to_major);
+  convert.shape = in_type(entry.at(value).shape, type);
   return append(entry, std::move(convert));
 }
 

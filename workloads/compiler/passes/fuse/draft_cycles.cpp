@@ -21,14 +21,10 @@ using hlo::Shape;
 
 namespace {
 
-/// Of 1024 elements.
-double tiles(const Shape& shape) {
-  return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
-}
-
 /// Registers of eight rows and all of their lanes as one.
 double registers_of_rows(const Shape& shape) {
-  return tiles(shape) / static_cast<double>(ceil_divide(physical_extents(shape).back(), 128));
+  return registers_of(shape) /
+         static_cast<double>(ceil_divide(physical_extents(shape).back(), 128));
 }
 
 /// Whether a broadcast gives each row a number of its own, or a reduction finds one for each.
@@ -117,8 +113,8 @@ class VectorWork {
       work.pop_back();
       if (!needed.insert(id).second) continue;
       const bool comes_again = pass_.at(id) < pass && used_.count(id) == 0;
-      if (comes_again && cycles_below(id) >= kLeastKeptCycles * tiles(at(id).shape)) {
-        cycles += kKeptCycles * tiles(at(id).shape);
+      if (comes_again && cycles_below(id) >= kLeastKeptCycles * registers_of(at(id).shape)) {
+        cycles += kKeptCycles * registers_of(at(id).shape);
         continue;
       }
       cycles += cycles_at(id);
@@ -152,12 +148,13 @@ class VectorWork {
     const InstructionId value = stepped_through(entry_, id);
     const Shape& shape = at(value).shape;
     if (extents_.of(value) != draft_.extent) return 0;
-    if (moves_lanes(entry_, instruction)) return tiles(shape) * moved_lanes_cycles(instruction);
+    if (moves_lanes(entry_, instruction))
+      return registers_of(shape) * moved_lanes_cycles(instruction);
     if (instruction.opcode != HloOpcode::kReduce)
-      return tiles(shape) * vector_cycles(instruction.opcode);
+      return registers_of(shape) * vector_cycles(instruction.opcode);
     // Lane tiles are added to each other first.
     const double sums = sums_.reduces_lanes_only(id) ? registers_of_rows(shape) : 0;
-    return tiles(shape) * kSumCycles + sums * kLaneSumCycles;
+    return registers_of(shape) * kSumCycles + sums * kLaneSumCycles;
   }
 
   /// What has an element for each row comes from the lanes of its array to the sublanes, and goes

@@ -7,6 +7,7 @@
 
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
@@ -99,23 +100,16 @@ class GeneratedValues {
     return shared;
   }
 
-  /// Of 1024 elements.
-  static double tiles(const Shape& shape) {
-    return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
-  }
-
   void visit(InstructionId id) {
     const Shape padded = stored_shape(at(id).shape);
-    const std::vector<std::int64_t> order = densest_order(padded);
-    Shape dense = padded;
-    dense.layout = tiled_layout(dense.type, {order.rbegin(), order.rend()});
-    if (tiles(dense) >= tiles(padded)) return;
+    const Shape dense = in_order(padded, densest_order(padded));
+    if (registers_of(dense) >= registers_of(padded)) return;
     const std::vector<InstructionId> expression = expression_of(id);
     const std::vector<bool> shared = shared_of(expression);
     double spared = 0;
     for (std::size_t i = 0; i < expression.size(); ++i) {
-      const double before = shared[i] ? 0 : tiles(padded);
-      spared += vector_cycles(at(expression[i]).opcode) * (before - tiles(dense));
+      const double before = shared[i] ? 0 : registers_of(padded);
+      spared += vector_cycles(at(expression[i]).opcode) * (before - registers_of(dense));
     }
     const double moved = static_cast<double>(dense.padded_bytes() + padded.padded_bytes()) /
                          target_.hbm_bytes_per_cycle;

@@ -42,13 +42,6 @@ class NarrowCopies {
 
   static std::int64_t width(const Shape& shape) { return hlo::byte_size(shape.type); }
 
-  /// The shape in another type, its dimensions in the same order.
-  static Shape in_type(Shape shape, hlo::ElementType type) {
-    shape.layout = tiled_layout(type, shape.layout.minor_to_major);
-    shape.type = type;
-    return shape;
-  }
-
   bool is_narrowing(InstructionId id) {
     const HloInstruction& instruction = at(id);
     return instruction.opcode == HloOpcode::kConvert &&

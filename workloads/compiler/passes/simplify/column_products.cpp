@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "isa/instruction.h"
-#include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/operand_precision.h"
 #include "workloads/compiler/passes/graph_editor.h"
@@ -86,15 +86,6 @@ class ColumnProducts {
   std::map<Id, bool> is_made_of_columns_;
 };
 
-/// The contracted dimensions of a side, and its free ones.
-Extents free_dimensions(const hlo::Shape& shape, const Extents& contracting) {
-  Extents free;
-  for (std::int64_t d = 0; d < shape.rank(); ++d) {
-    if (!contains(contracting, d)) free.push_back(d);
-  }
-  return free;
-}
-
 std::optional<LongDot> ColumnProducts::long_dot(const HloInstruction& dot) const {
   const hlo::Shape &left = entry().at(dot.operands[0]).shape,
                    &right = entry().at(dot.operands[1]).shape;
@@ -102,8 +93,8 @@ std::optional<LongDot> ColumnProducts::long_dot(const HloInstruction& dot) const
   if (!is_f32(dot.shape) || !is_f32(left) || !is_f32(right)) return std::nullopt;
   const hlo::DotDimensions& dims = dot.dot;
   if (!dims.lhs_batch.empty()) return std::nullopt;
-  const Extents left_free = free_dimensions(left, dims.lhs_contracting);
-  const Extents right_free = free_dimensions(right, dims.rhs_contracting);
+  const Extents left_free = free_dimensions(left, {}, dims.lhs_contracting);
+  const Extents right_free = free_dimensions(right, {}, dims.rhs_contracting);
   if (left_free.size() != 1 || right_free.size() != 1) return std::nullopt;
   const auto extent = [](const hlo::Shape& shape, std::int64_t d) {
     return shape.dimensions[static_cast<std::size_t>(d)];
