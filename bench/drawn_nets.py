@@ -3,7 +3,7 @@
     python bench/drawn_nets.py 7 > drawn_7.mlir
 
 A seed draws the kind (images, words, maps, series, sounds, tables, points), the layers and their sizes, the batch, the type of numbers, the norm,
-the activation, the loss and the optimiser. drawn_nets.md says what came out. The line on stderr says what was drawn. Needs jax, flax and optax.
+the activation, the loss and the optimiser. drawn_nets.md says what came out, third_tries.py how to measure one. The line on stderr says what was drawn. Needs jax, flax and optax.
 """
 
 import os
