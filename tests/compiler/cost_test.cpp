@@ -14,9 +14,11 @@
 #include "models/machine.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/compiler.h"
+#include "workloads/compiler/ir/around_product.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/contraction/dot_tiling.h"
+#include "workloads/compiler/kernels/contraction/matmul_epilogue.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/layout/layouts.h"
 #include "workloads/compiler/passes/pipeline.h"
@@ -391,6 +393,50 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
       errors.push_back(std::abs(*expected - measured) / measured);
     }
     EXPECT_LE(*std::max_element(errors.begin(), errors.end()), 0.10) << machine.name;
+  }
+}
+
+/// An image that the kernel makes of another one, with a factor for each feature.
+TEST(Cost, SearchesExpectWhatItTakesToMakeASide) {
+  for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
+    for (const int batch : {8, 16, 128}) {
+      const int size = batch == 128 ? 16 : 32;
+      const std::string dimensions = "[" + std::to_string(batch) + "," + std::to_string(size) +
+                                     "," + std::to_string(size) + ",64]";
+      const std::string image = "bf16" + dimensions, f32 = "f32" + dimensions;
+      const hlo::Module module = hlo::read_hlo_text(
+          "made",
+          "HloModule made\nENTRY e {\n x = " + image + " parameter(0)\n r = " + image +
+              " parameter(1)\n s = f32[64] parameter(2)\n w = bf16[3,3,64,64] parameter(3)\n"
+              " xf = " +
+              f32 + " convert(x)\n rf = " + f32 + " convert(r)\n ss = " + f32 +
+              " broadcast(s), dimensions={3}\n m = " + f32 + " multiply(xf, ss)\n a = " + f32 +
+              " add(m, rf)\n y = " + image + " convert(a)\n ROOT c = " + image +
+              " convolution(y, w), window={size=3x3 pad=1_1x1_1}, "
+              "dim_labels=b01f_01io->b01f\n}\n");
+      const compiler::Target target = target_of(machine, 1);
+      const compiler::ScheduledModule scheduled = compiler::schedule(module, target, nullptr);
+      const hlo::Computation& entry = scheduled.module.entry_computation();
+      const auto kernel =
+          std::find_if(entry.instructions.begin(), entry.instructions.end(),
+                       [](const auto& of) { return of.fusion_kind.get() == "kOutput"; });
+      ASSERT_NE(kernel, entry.instructions.end());
+      const auto epilogue = compiler::matmul_epilogue(scheduled.module, entry, *kernel);
+      ASSERT_TRUE(epilogue.prologues[0]);
+      compiler::AroundProduct around;
+      around.has_expression = false;
+      around.sides = epilogue.made_sides();
+      const std::optional<double> expected =
+          convolution_cycles(*epilogue.product, epilogue.lhs_shape, epilogue.rhs_shape,
+                             epilogue.out_shape, around, target);
+      ASSERT_TRUE(expected);
+      double measured = 0;
+      const RunResult run = run_of(module, machine);
+      for (const auto& op : run.cores.at(0).ops) {
+        measured = std::max(measured, static_cast<double>(op.cycles));
+      }
+      EXPECT_NEAR(*expected, measured, 0.10 * measured) << machine.name << ", batch " << batch;
+    }
   }
 }
 

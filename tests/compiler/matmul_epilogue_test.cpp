@@ -124,7 +124,7 @@ TEST(MatmulEpilogue, WhatIsMadeOfArraysThatAKernelReadsIsComputedThere) {
     const Extents extents{2816, 256};
     const Tensor x = g.parameter(extents, ElementType::kBf16);
     const Tensor scale = g.graph.broadcast(g.parameter({256}, ElementType::kBf16), extents, {1});
-    // An activation that two products read, so that it is written; the gradient's mask is made of
+    // An activation that is a result, and is read by two products; the gradient's mask is made of
     // it, or of its source where that is read anyway.
     const Tensor zero = g.graph.splat_like(x, 0);
     const Tensor y = g.graph.binary(HloOpcode::kMaximum, g.graph.multiply(x, scale), zero);
@@ -135,7 +135,8 @@ TEST(MatmulEpilogue, WhatIsMadeOfArraysThatAKernelReadsIsComputedThere) {
     const Tensor mask = g.graph.compare(y, zero, hlo::ComparisonDirection::kGt);
     Tensor error = g.graph.select(mask, dy, zero);
     if (reads_source) error = g.graph.multiply(error, x);
-    const compiler::ScheduledModule scheduled = expect_kernels(g.finish({first, second, error}), 4);
+    const compiler::ScheduledModule scheduled =
+        expect_kernels(g.finish({first, second, error, y}), 4);
     const hlo::Computation& entry = scheduled.module.entry_computation();
     const hlo::HloInstruction& last = *kernels_of(scheduled).back();
     std::vector<HloOpcode> read;

@@ -344,6 +344,7 @@ std::optional<DotProblem> with_sides_exchanged(const DotProblem& problem) {
   DotProblem other = problem;
   std::swap(other.m, other.n);
   std::swap(other.lhs_type, other.rhs_type);
+  std::swap(other.made[0], other.made[1]);
   std::swap(other.lhs_rows, other.rhs_rows);
   other.lhs_transposed = !problem.rhs_transposed;
   other.rhs_transposed = !problem.lhs_transposed;

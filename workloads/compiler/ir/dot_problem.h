@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/made_side.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -52,7 +53,8 @@ struct DotProblem {
   bool has_epilogue = false;
   VectorCost epilogue_cost;                      ///< Per tile of the result.
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
-  std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
+  std::uint64_t resident_rows = 0;  ///< VMEM for operands that stay behind the product.
+  MadeSides made;
   /// Where the rows are those of several matrices, tiles of one of them, if anything depends on
   /// the row within: blocks are then whole multiples. 0: nothing does.
   std::uint32_t row_period = 0;

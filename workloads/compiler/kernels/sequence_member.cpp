@@ -79,7 +79,7 @@ class DotMember : public SequenceMember {
         epilogue_(matmul_epilogue(module, sequence, instruction)),
         problem_(problem_of(epilogue_, true)),
         tiling_(find_whole_dot_tiling(problem_, builder.target()).value()) {
-    if (problem_.sides_exchanged) std::swap(epilogue_.lhs, epilogue_.rhs);
+    if (problem_.sides_exchanged) epilogue_.exchange_sides();
     const DotSizes sizes(problem_, tiling_, builder.target());
     add_input(instruction, sequence, epilogue_.lhs, sizes.left.vmem_rows());
     add_input(instruction, sequence, epilogue_.rhs, sizes.right.vmem_rows());
@@ -151,6 +151,8 @@ std::optional<std::uint64_t> granules_of_dot_in_vmem(const hlo::Module& module,
   const HloInstruction* product = product_in(module, instruction);
   if (product == nullptr || product->opcode != HloOpcode::kDot) return std::nullopt;
   const MatmulEpilogue epilogue = matmul_epilogue(module, computation, instruction);
+  // A side would be made in the place of an array that stays.
+  if (epilogue.prologues[0] || epilogue.prologues[1]) return std::nullopt;
   if (!find_dot_problem(*product, epilogue.lhs_shape, epilogue.rhs_shape, epilogue.out_shape)) {
     return std::nullopt;
   }

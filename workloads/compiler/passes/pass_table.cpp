@@ -209,10 +209,13 @@ void run_fuse(const PassContext& context) {
   FusionLimits limits;
   limits.row_bytes = target.vmem_bytes / 2;
   limits.hbm_bytes_per_cycle = target.hbm_bytes_per_cycle;
-  limits.convolution_cycles = [&](const hlo::Computation& entry, const auto& convolution,
-                                  const hlo::Shape& result, const BehindConvolution& behind) {
-    return convolution_cycles(convolution, entry.at(convolution.operands[0]).shape,
-                              entry.at(convolution.operands[1]).shape, result, behind, target);
+  limits.product_cycles = [&](const hlo::Computation& entry, const auto& product,
+                              const hlo::Shape& result, const AroundProduct& around) {
+    const hlo::Shape& lhs = entry.at(product.operands[0]).shape;
+    const hlo::Shape& rhs = entry.at(product.operands[1]).shape;
+    return product.opcode == hlo::HloOpcode::kDot
+               ? dot_cycles(product, lhs, rhs, result, around, target)
+               : convolution_cycles(product, lhs, rhs, result, around, target);
   };
   fuse(context.scheduled.module, limits);
 }

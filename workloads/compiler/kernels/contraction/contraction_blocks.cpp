@@ -152,8 +152,8 @@ void emit_if(KernelBuilder& builder, PReg condition, const std::function<void()>
   condition ? builder.if_(condition, body) : body();
 }
 
-void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results, TileGrid& grid,
-                               const std::vector<int>& inputs, int column_dimension,
+void apply_epilogue_by_columns(KernelBuilder& builder, TileExpressionEmitter& results,
+                               TileGrid& grid, const std::vector<int>& inputs, int column_dimension,
                                std::uint32_t row_tiles, std::uint32_t columns,
                                const VmemRegion& sums, const std::vector<VmemRegion>& unrounded) {
   std::uint32_t unroll = 8;
@@ -162,7 +162,7 @@ void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results,
   builder.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();
     const SReg tiles = weighted_sum(builder, digits, {1, unroll * columns});
-    EpilogueEmitter::Position position;
+    TileExpressionEmitter::Position position;
     if (tiles) {
       position.rows32 = builder.shift_left(tiles, 3);
       position.rows16 = builder.shift_left(tiles, 2);

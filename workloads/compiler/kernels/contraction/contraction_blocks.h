@@ -72,8 +72,8 @@ void emit_if(KernelBuilder& builder, PReg condition, const std::function<void()>
 
 /// Complete sums of a gradient of the kernel, `row_tiles` x `columns` tiles, become its results, of
 /// which some wait to be rounded: the expression behind it knows the column alone.
-void apply_epilogue_by_columns(KernelBuilder& builder, EpilogueEmitter& results, TileGrid& grid,
-                               const std::vector<int>& inputs, int column_dimension,
+void apply_epilogue_by_columns(KernelBuilder& builder, TileExpressionEmitter& results,
+                               TileGrid& grid, const std::vector<int>& inputs, int column_dimension,
                                std::uint32_t row_tiles, std::uint32_t columns,
                                const VmemRegion& sums, const std::vector<VmemRegion>& unrounded);
 

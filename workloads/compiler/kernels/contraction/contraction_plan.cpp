@@ -18,6 +18,7 @@ constexpr double kExpressionCycles = 2;  ///< Behind a tile of the result.
 constexpr int kVectorSlots = 2;          ///< Instructions of the vector unit in a bundle.
 constexpr double kArrayCycles = 0.25;    ///< More for each further array.
 constexpr double kRoundingCycles = 1.2;  ///< A tile is stored as a packed one.
+constexpr double kMadeTileCycles = 2;    ///< A tile of a side is made of others.
 constexpr double kHoles = 1.06;          ///< Times the bundles of a step that finishes tiles, too.
 /// VMEM rows for masks, tables and what finds no register.
 constexpr std::uint64_t kReserveRows = 2048;
@@ -76,6 +77,23 @@ void ContractionPlan::add_in_step(GridDimensions dimensions,
   finish.tiles = double(tiles);
 }
 
+std::uint32_t ContractionPlan::Blocks::rows_of(hlo::ElementType type, hlo::ElementType side) const {
+  return static_cast<std::uint32_t>(rows / tile_rows(side) * tile_rows(type));
+}
+
+void ContractionPlan::make_side(Blocks& side, const MadeSide& made, hlo::ElementType type) {
+  if (!made.is_made) return;
+  const std::uint64_t tiles = side.rows / tile_rows(type);
+  const double bytes_of_row = side.bytes / double(side.rows);
+  for (const hlo::ElementType beside : made.beside) {
+    const std::uint32_t rows = side.rows_of(beside, type);
+    side.rows_beside += TileGrid::buffer_rows(rows);
+    side.bytes += bytes_of_row * double(rows);
+  }
+  side.cycles += double(tiles) * (made.cost.cycles + kMadeTileCycles);
+  rows_apart += made.resident_rows;
+}
+
 double ContractionPlan::Finish::tile_cycles() const {
   const double rounding = kRoundingCycles * packed_results;
   if (!has_expression) return rounding;
@@ -125,7 +143,7 @@ std::uint64_t ContractionPlan::vmem_rows() const { return kReserveRows + array_r
 std::uint64_t ContractionPlan::array_rows() const {
   std::uint64_t rows = rows_apart;
   for (const Blocks* blocks : {&lhs, &rhs, &operands, &results}) {
-    rows += buffers(*blocks) * TileGrid::buffer_rows(blocks->rows);
+    rows += buffers(*blocks) * (TileGrid::buffer_rows(blocks->rows) + blocks->rows_beside);
   }
   return rows;
 }

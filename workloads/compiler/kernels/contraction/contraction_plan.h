@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/made_side.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
 #include "workloads/graph/shape.h"
 
@@ -56,10 +57,14 @@ class GridDimensions {
 struct ContractionPlan {
   /// The blocks of an array, or of arrays in step with each other, as those of a TileGrid.
   struct Blocks {
-    GridDimensions dimensions;  ///< That they depend on.
-    std::uint64_t rows = 0;     ///< VMEM rows of one buffer of each, together.
-    double bytes = 0;           ///< Moved for one block of each, on average.
-    double cycles = 0;          ///< The vector or transpose unit has work with a new one.
+    GridDimensions dimensions;      ///< That they depend on.
+    std::uint64_t rows = 0;         ///< VMEM rows of one buffer of each, together.
+    std::uint64_t rows_beside = 0;  ///< The same of the arrays that a side is made of beside.
+    double bytes = 0;               ///< Moved for one block of each, on average.
+    double cycles = 0;              ///< The vector or transpose unit has work with a new one.
+
+    /// VMEM rows of the block of an array that lies like the side, whose type is `side`.
+    std::uint32_t rows_of(hlo::ElementType type, hlo::ElementType side) const;
   };
   /// What becomes of a tile of complete sums.
   struct Finish {
@@ -103,6 +108,8 @@ struct ContractionPlan {
                    hlo::ElementType result_type, std::uint64_t tiles, double moved) {
     add_in_step(dimensions, operand_types, &result_type, 1, tiles, moved);
   }
+  /// For a side of an element type whose block is known: what it takes to make it.
+  void make_side(Blocks& side, const MadeSide& made, hlo::ElementType type);
   void set_expression(bool has_expression, const VectorCost& cost) {
     finish.has_expression = has_expression;
     finish.expression = cost;

@@ -4,7 +4,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
-#include "workloads/compiler/ir/behind_convolution.h"
+#include "workloads/compiler/ir/around_product.h"
 #include "workloads/compiler/kernels/contraction/convolution_depthwise_kernel.h"
 #include "workloads/compiler/kernels/contraction/convolution_kernel.h"
 #include "workloads/compiler/kernels/contraction/convolution_lanes_kernel.h"
@@ -31,6 +31,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.epilogue_cost = problem.epilogue_cost;
   dot.epilogue_types = problem.epilogue_types;
   dot.resident_rows = problem.resident_rows;
+  dot.made = problem.made;
   dot.n = problem.columns;
   const auto pixels =
       static_cast<std::uint32_t>(problem.spatial[0].input * problem.spatial[1].input);
@@ -59,12 +60,21 @@ bool is_plain_product(const ConvolutionProblem& problem) {
                       "behind a weight gradient");
 }
 
+/// Whether its kernel makes the sides that are to be made. That of the convolution, which is small,
+/// is never made.
+bool makes_its_sides(const ConvolutionProblem& problem) {
+  if (!problem.made[0].is_made && !problem.made[1].is_made) return true;
+  if (problem.is_depthwise || (!problem.contracts_rows && problem.made[1].is_made)) return false;
+  return problem.batch_in_lanes || !is_plain_product(problem) || makes_sides(as_product(problem));
+}
+
 /// What the search for a kernel expects; none where it finds no kernel.
 std::optional<double> expected_cycles(const ConvolutionProblem& problem, const Target& target) {
   const auto cycles_of = [](auto tiling) -> std::optional<double> {
     if (!tiling) return std::nullopt;
     return tiling->cycles;
   };
+  if (!makes_its_sides(problem)) return std::nullopt;
   if (problem.is_depthwise) {
     if (!fits_depthwise(problem, target)) return std::nullopt;
     return 0;
@@ -81,16 +91,25 @@ std::optional<double> expected_cycles(const ConvolutionProblem& problem, const T
                                 : cycles_of(find_convolution_tiling(problem, target));
 }
 
+[[noreturn]] void refuse_sides(const hlo::HloInstruction& instruction) {
+  throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
+                      ": expected sides of the product that stand in memory, or an image that is "
+                      "made of others");
+}
+
 /// Of a convolution with an expression behind it, of which the arrays alone are known.
 OrRefusal<ConvolutionProblem> problem_behind(const hlo::HloInstruction& convolution,
                                              const hlo::Shape& input, const hlo::Shape& window,
                                              const hlo::Shape& result,
-                                             const BehindConvolution& behind) {
+                                             const AroundProduct& behind) {
   OrRefusal<ConvolutionProblem> problem = convolution_problem(convolution, input, window, result);
   if (!problem) return problem;
   problem->has_epilogue = behind.has_expression && !problem->is_depthwise;
   if (problem->has_epilogue) problem->epilogue_types = behind.read;
   problem->resident_rows = behind.resident_rows;
+  problem->made = behind.sides;
+  if (problem->made[0].is_made) problem->input_type = problem->made[0].type;
+  if (problem->made[1].is_made) problem->window_type = problem->made[1].type;
   problem->result_types.insert(problem->result_types.end(), behind.made.begin(), behind.made.end());
   return problem;
 }
@@ -106,7 +125,7 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
 bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::Shape& input,
                             const hlo::Shape& window, const hlo::Shape& result,
                             const std::vector<hlo::ElementType>& read, const Target& target) {
-  BehindConvolution behind;
+  AroundProduct behind;
   behind.read = read;
   OrRefusal<ConvolutionProblem> found = problem_behind(convolution, input, window, result, behind);
   if (!found) return false;
@@ -121,7 +140,7 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
 
 std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
                                          const hlo::Shape& input, const hlo::Shape& window,
-                                         const hlo::Shape& result, const BehindConvolution& behind,
+                                         const hlo::Shape& result, const AroundProduct& behind,
                                          const Target& target) {
   OrRefusal<ConvolutionProblem> problem =
       problem_behind(convolution, input, window, result, behind);
@@ -153,11 +172,13 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
   problem.epilogue_types = epilogue.block_types();
   problem.resident_rows = epilogue.resident_rows();
   problem.result_types = epilogue.result_types();
+  problem.made = epilogue.made_sides();
   if (problem.result_types.size() > 1 && problem.is_depthwise) {
     throw WorkloadError(instruction.name + ": no kernel for " + hlo::to_string(instruction.shape) +
                         ": expected one result of the product's extent behind a convolution by "
                         "groups");
   }
+  if (!makes_its_sides(problem)) refuse_sides(instruction);
   if (problem.is_depthwise) return convolution_depthwise_kernel(problem, epilogue, target);
   if (problem.batch_in_lanes) {
     if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);
@@ -172,7 +193,7 @@ LoweredKernel lower_convolution(const hlo::Module& module, const hlo::Computatio
       dot.row_period = ceil_divide(problem.rows, 8);
     }
     const DotTiling tiling = choose_sides(dot, target).value();
-    if (dot.sides_exchanged) std::swap(epilogue.lhs, epilogue.rhs);
+    if (dot.sides_exchanged) epilogue.exchange_sides();
     return dot_kernel(dot, tiling, epilogue, target);
   }
   if (problem.contracts_rows && epilogue.has_matrix()) refuse_matrix(instruction);

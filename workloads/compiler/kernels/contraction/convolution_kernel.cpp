@@ -43,10 +43,12 @@ class ConvolutionKernel : ConvolutionGrid {
         pushes_(sizes_.plan.steps.pushes),
         stream_(builder_, units_, pushes_),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
-        results_(builder_, epilogue) {}
+        results_(builder_, epilogue),
+        input_(builder_, epilogue.prologues[0]) {}
 
   LoweredKernel emit() {
     results_.start(sizes_.column_tiles);
+    input_.start();
     addresses_ = store_addresses(builder_, epilogue_);
     store_taps();
     if (masks()) memory_.make_masks(problem_.contracted);
@@ -57,7 +59,11 @@ class ConvolutionKernel : ConvolutionGrid {
     }
     clear_borders();
     builder_.new_block();
-    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    grid_->run([this] { work(); },
+               [this] {
+                 results_.ready();
+                 input_.ready();
+               });
     if (!taps_.empty()) stream_.close();
     results_.finish();
     return lowered_kernel(builder_);
@@ -98,7 +104,9 @@ class ConvolutionKernel : ConvolutionGrid {
   void store_taps();
   void store_groups();
   void make_grid();
-  void add_input();
+  void set_fetched_pixels();
+  TileGrid::Block input_block(ElementType type, std::uint32_t word);
+  ProductSide::Tiles made_input();
   void add_window();
   ImageShape result_image(ElementType type) const;
   TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
@@ -147,7 +155,8 @@ class ConvolutionKernel : ConvolutionGrid {
   std::uint32_t pushes_;
   MatmulStream stream_;
   MatmulMemory memory_;
-  EpilogueEmitter results_;
+  TileExpressionEmitter results_;
+  ProductSide input_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, window, result, operands behind the product.
   std::uint32_t tap_words_ = 0;
@@ -203,12 +212,16 @@ void ConvolutionKernel::store_groups() {
 
 void ConvolutionKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
-  add_input();
+  set_fetched_pixels();
+  const int input = grid_->add_input(input_block(problem_.input_type, addresses_));
   add_window();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
                                        [this](ElementType type, bool to_vmem, std::uint32_t word) {
                                          return result_block(type, to_vmem, word);
                                        });
+  input_.add_arrays(*grid_, input, [this](ElementType type, std::uint32_t word) {
+    return input_block(type, word);
+  });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   unrounded_ = unrounded_regions(builder_, problem_.result_types, sums_, sizes_.sum_rows);
 }
@@ -223,11 +236,17 @@ SReg ConvolutionKernel::first_output_row(const GridPoint& point) {
   return point[kY] ? builder_.mul(point[kY], sizes_.out_y) : builder_.constant(0);
 }
 
-void ConvolutionKernel::add_input() {
+/// Those of a line of the slab that lie in the image.
+void ConvolutionKernel::set_fetched_pixels() {
   first_x_ = std::max<std::int64_t>(0, sizes_.shift_x);
   const std::int64_t end = std::min<std::int64_t>(width().input, sizes_.shift_x + sizes_.slab_x);
   fetched_x_ = static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - first_x_));
-  const std::uint32_t tile = tile_granules(problem_.input_type);
+}
+
+/// The block of an array that lies like the input.
+TileGrid::Block ConvolutionKernel::input_block(ElementType type, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t slab_pixel = sizes_.input_pixel / sizes_.input_tile * tile_rows(type);
   const std::uint32_t pixel = sizes_.row_tiles * sizes_.contracted_tiles * tile;
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
@@ -235,18 +254,31 @@ void ConvolutionKernel::add_input() {
   shape.row = {tiling_.block_rows * sizes_.contracted_tiles * tile, fetched_x_, pixel};
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(sizes_.shift_y);
-  shape.pitch = sizes_.slab_x * sizes_.input_pixel;
-  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  shape.pitch = sizes_.slab_x * slab_pixel;
+  const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
+  if (!input_rows_) input_rows_ = rows;
   const std::uint32_t block = shape.row.run;
-  grid_->add_input(image_block(
-      input_rows_, sizes_.plan.lhs,
+  return image_block(
+      rows, sizes_.plan.lhs.dimensions, sizes_.plan.lhs.rows_of(type, problem_.input_type),
       [=](const GridPoint& point) {
         return builder_.add(
-            weighted_sum(builder_, {point[kRows]}, {block}, builder_.load_smem(addresses_)),
+            weighted_sum(builder_, {point[kRows]}, {block}, builder_.load_smem(word)),
             static_cast<std::uint32_t>(first_x_) * pixel);
       },
       [=](const GridPoint& point) { return first_input_row(point); },
-      (first_x_ - sizes_.shift_x) * sizes_.input_pixel));
+      (first_x_ - sizes_.shift_x) * slab_pixel);
+}
+
+/// What is made of a block of the input.
+ProductSide::Tiles ConvolutionKernel::made_input() {
+  const std::uint32_t columns = sizes_.contracted_tiles, pixel = tiling_.block_rows * columns;
+  ProductSide::Tiles tiles;
+  tiles.before = static_cast<std::uint32_t>(first_x_ - sizes_.shift_x) * pixel;
+  tiles.outer = {{sizes_.slab_y, sizes_.slab_x * pixel}, {fetched_x_, pixel}};
+  tiles.rows = {tiling_.block_rows, columns};
+  tiles.lanes = {columns, 1};
+  tiles.first_row = compiler::multiply(builder_, {grid_->index(kRows), 0}, tiling_.block_rows);
+  return tiles;
 }
 
 /// The weights of a block of columns, for all positions of the window.
@@ -347,6 +379,7 @@ void ConvolutionKernel::join() {
 }
 
 void ConvolutionKernel::work() {
+  input_.make(*grid_, [this] { return made_input(); });
   if (masks() && !problem_.window_transposed && !sizes_.join) clear_weight_rows();
   clear_outside();
   if (sizes_.join) join();
@@ -565,7 +598,7 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
   const std::uint32_t pixel_tiles = tiling_.block_rows * columns;
   const SReg tiles = weighted_sum(builder_, digits,
                                   {1, run() * pixel_tiles, pixels * pixel_tiles, unroll * columns});
-  EpilogueEmitter::Position position;
+  TileExpressionEmitter::Position position;
   if (tiles) {
     position.rows32 = builder_.shift_left(tiles, 3);
     position.rows16 = builder_.shift_left(tiles, 2);

@@ -42,11 +42,13 @@ class LanesKernel : LanesGrid {
         stream_(builder_, mxu_units_, sizes_.plan.steps.pushes),
         memory_(builder_, is_packed(problem.input_type) || is_packed(problem.window_type),
                 is_packed(problem.input_type)),
-        results_(builder_, epilogue) {}
+        results_(builder_, epilogue),
+        input_(builder_, epilogue.prologues[0]) {}
 
   /// Nothing when values find no register; with `may_spill` they wait in VMEM then.
   std::optional<LoweredKernel> emit(bool may_spill) {
     results_.start();
+    input_.start();
     addresses_ = store_addresses(builder_, epilogue_);
     store_units();
     store_finished();
@@ -56,7 +58,11 @@ class LanesKernel : LanesGrid {
     make_grid();
     clear_borders();
     builder_.new_block();
-    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    grid_->run([this] { work(); },
+               [this] {
+                 results_.ready();
+                 input_.ready();
+               });
     if (!patches_.units.empty()) stream_.close();
     results_.finish();
     return lowered_kernel(builder_, may_spill);
@@ -64,7 +70,7 @@ class LanesKernel : LanesGrid {
 
  private:
   using Split = LanesTiling::Split;
-  using Rows = EpilogueEmitter::Position::Rows;
+  using Rows = TileExpressionEmitter::Position::Rows;
 
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
@@ -97,7 +103,8 @@ class LanesKernel : LanesGrid {
   void store_finished();
   void make_mask();
   void make_grid();
-  void add_input();
+  TileGrid::Block input_block(hlo::ElementType type, std::uint32_t word);
+  ProductSide::Tiles made_input();
   void add_window();
   ImageShape result_image(hlo::ElementType type) const;
   TileGrid::Block result_block(hlo::ElementType type, bool to_vmem, std::uint32_t word);
@@ -131,11 +138,11 @@ class LanesKernel : LanesGrid {
   void apply_epilogue();
   bool pairs_tiles() const;
   void apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t unroll, std::uint32_t pixels);
-  void apply_to_tile(EpilogueEmitter::Position& position);
-  void apply_to_pair(EpilogueEmitter::Position& position);
+  void apply_to_tile(TileExpressionEmitter::Position& position);
+  void apply_to_pair(TileExpressionEmitter::Position& position);
   /// Pairs of complete sums that a step finishes.
   struct FinishedPairs {
-    EpilogueEmitter::Position position;
+    TileExpressionEmitter::Position position;
     SReg column, y, x;  ///< Of the first one, in the grid's block.
     PReg is_live;       ///< None: it is. Else nothing is added to sums.
   };
@@ -160,12 +167,13 @@ class LanesKernel : LanesGrid {
   MatmulUnits mxu_units_;
   MatmulStream stream_;
   MatmulMemory memory_;
-  EpilogueEmitter results_;
+  TileExpressionEmitter results_;
+  ProductSide input_;
   std::optional<MovingWindow> moving_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, window, result, operands behind the product.
   std::uint32_t units_ = 0;      ///< SMEM: per unit its runs, its sums, the mask of its sums.
-  std::optional<ImageRows> input_rows_;
+  std::shared_ptr<ImageRows> input_rows_;
   std::vector<int> epilogue_inputs_;
   std::uint32_t fetched_ = 0;   ///< Pixels of the image in a slab's row, where it is whole.
   std::uint32_t finished_ = 0;  ///< SMEM: per unit the place of its pairs of complete sums.

@@ -69,12 +69,15 @@ void LanesKernel::make_mask() {
 
 void LanesKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
-  add_input();
+  const int input = grid_->add_input(input_block(problem_.input_type, addresses_));
   add_window();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
                                        [this](ElementType type, bool to_vmem, std::uint32_t word) {
                                          return result_block(type, to_vmem, word);
                                        });
+  input_.add_arrays(*grid_, input, [this](ElementType type, std::uint32_t word) {
+    return input_block(type, word);
+  });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   if (overlaps()) finished_sums_ = builder_.second_name(sums_);
   if (pairs_tiles() && !results_.is_identity()) return;
@@ -113,8 +116,11 @@ LanesKernel::Segment LanesKernel::output_segment(const GridPoint& point) {
   return segment(point, sizes_.out_x, 0, sizes_.out_x, width().output);
 }
 
-void LanesKernel::add_input() {
-  const std::uint32_t tile = tile_granules(problem_.input_type);
+/// The block of an array that lies like the input.
+TileGrid::Block LanesKernel::input_block(ElementType type, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t slab_pixel =
+      sizes_.input_pixel / tile_rows(problem_.input_type) * tile_rows(type);
   const std::uint32_t features = patches_.feature_tiles * patches_.blocks;
   const std::uint32_t pixel = features * sizes_.lane_tiles * tile;
   const bool whole = patches_.blocks == 1;
@@ -133,26 +139,44 @@ void LanesKernel::add_input() {
   }
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(patches_.first[0]);
-  shape.pitch = sizes_.slab_x * sizes_.input_pixel;
+  shape.pitch = sizes_.slab_x * slab_pixel;
   shape.rows_vary = sizes_.plan.grid[kX] > 1;
-  input_rows_.emplace(builder_, true, shape);
+  const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
+  if (!input_rows_) input_rows_ = rows;
   TileGrid::Block input;
   input.dimensions = sizes_.plan.lhs.dimensions;
-  input.rows = static_cast<std::uint32_t>(sizes_.plan.lhs.rows);
+  input.rows = sizes_.plan.lhs.rows_of(type, problem_.input_type);
   input.start = [=](const GridPoint& point, const VmemAddress& to, ScalarOperand flag) {
     const Segment part = input_segment(point);
     const SReg base = weighted_sum(builder_, {point[kLanes], point[kFeatures], part.begin},
-                                   {tile, moved, pixel}, builder_.load_smem(addresses_));
-    SReg row = builder_.mul(part.before, sizes_.input_pixel);
+                                   {tile, moved, pixel}, builder_.load_smem(word));
+    SReg row = builder_.mul(part.before, slab_pixel);
     if (to.base) row = builder_.add(row, to.base);
-    input_rows_->start(base, first_row(point, input_step()), {to.region, to.offset, row}, flag,
-                       point[kX] ? builder_.mul(part.pixels, moved) : SReg());
+    rows->start(base, first_row(point, input_step()), {to.region, to.offset, row}, flag,
+                point[kX] ? builder_.mul(part.pixels, moved) : SReg());
   };
   input.granules = [=](const GridPoint& point) {
     const SReg row = point[kX] ? builder_.mul(input_segment(point).pixels, moved) : SReg();
-    return ScalarOperand(input_rows_->granules(first_row(point, input_step()), row));
+    return ScalarOperand(rows->granules(first_row(point, input_step()), row));
   };
-  grid_->add_input(input);
+  return input;
+}
+
+/// What is made of a block of the input. Where rows are cut, all of a
+/// block's pixels are made: those outside of the image are cleared behind it.
+ProductSide::Tiles LanesKernel::made_input() {
+  const std::uint32_t features = patches_.feature_tiles;
+  const bool is_whole = tiling_.blocks_x == 1;
+  ProductSide::Tiles tiles;
+  if (is_whole && patches_.first[1] < 0) {
+    tiles.before = static_cast<std::uint32_t>(-patches_.first[1]) * features;
+  }
+  tiles.outer = {{sizes_.slab_y, sizes_.slab_x * features},
+                 {is_whole ? fetched_ : sizes_.slab_x, features}};
+  tiles.rows = {features, 1};
+  tiles.first_row = compiler::multiply(builder_, {grid_->index(kFeatures), 0}, features);
+  tiles.first_lane = {grid_->index(kLanes), 0};
+  return tiles;
 }
 
 void LanesKernel::add_window() {

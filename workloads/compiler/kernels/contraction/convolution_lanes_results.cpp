@@ -70,7 +70,7 @@ void LanesKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t
   // All tiles share their base: the scheduler sees that they do not overlap.
   const SReg tiles =
       weighted_sum(builder_, {digits[1], x}, {sizes_.out_x * columns, columns}, column);
-  EpilogueEmitter::Position position;
+  TileExpressionEmitter::Position position;
   position.rows32 = builder_.shift_left(tiles, 3);
   position.rows16 = builder_.shift_left(tiles, 2);
   std::vector<VmemAddress> blocks;
@@ -95,7 +95,7 @@ void LanesKernel::apply_to_pixels(const std::vector<SReg>& digits, std::uint32_t
   results_.end_row_sums(row, position.place.digits[3]);
 }
 
-void LanesKernel::apply_to_tile(EpilogueEmitter::Position& position) {
+void LanesKernel::apply_to_tile(TileExpressionEmitter::Position& position) {
   const VReg product = builder_.load({sums_, 8 * position.tiles, position.rows32});
   const std::vector<VReg> results = results_.apply(position, product);
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -106,7 +106,7 @@ void LanesKernel::apply_to_tile(EpilogueEmitter::Position& position) {
   }
 }
 
-void LanesKernel::apply_to_pair(EpilogueEmitter::Position& position) {
+void LanesKernel::apply_to_pair(TileExpressionEmitter::Position& position) {
   const VmemAddress sum(overlaps() ? finished_sums_ : sums_, 8 * position.tiles, position.rows32);
   std::array<std::vector<VReg>, 2> results;
   for (const int odd : {0, 1}) {
@@ -174,7 +174,7 @@ void LanesKernel::finish_pair(FinishedPairs& run, std::uint32_t pair) {
       pair == 0 || pair_place(problem_, tiling_, target, pair - 1).column != place.column;
   const bool is_last = pair + 1 == tiling_.finished_pairs ||
                        pair_place(problem_, tiling_, target, pair + 1).column != place.column;
-  EpilogueEmitter::Position& position = run.position;
+  TileExpressionEmitter::Position& position = run.position;
   position.tiles =
       (std::int64_t{place.row} * sizes_.out_x + place.x) * tiling_.block_columns + place.column;
   position.place.row_key = static_cast<int>(2 * pair);

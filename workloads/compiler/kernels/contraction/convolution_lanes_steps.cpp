@@ -72,6 +72,7 @@ void LanesKernel::work() {
     }
   }
   emit_if(builder_, fresh, [this] { moving_->make(grid_->input(1)); });
+  input_.make(*grid_, [this] { return made_input(); });
   clear_outside();
   clear_columns_outside();
   clear_padding();

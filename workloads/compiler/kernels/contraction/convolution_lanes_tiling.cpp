@@ -69,6 +69,7 @@ void LanesSizes::set_blocks(const ConvolutionProblem& problem) {
                    sum_rows / 8, double(height.output * width.output) * lane_tiles * column_tiles);
   plan.rows_apart = moving_rows + problem.resident_rows + (sums_apart ? sum_rows : 0);
   if (sum_pixel / 8 % 2 != 0) plan.rows_apart += problem.further_packed() * sum_rows;
+  plan.make_side(plan.lhs, problem.made[0], problem.input_type);
 }
 
 void LanesSizes::set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,

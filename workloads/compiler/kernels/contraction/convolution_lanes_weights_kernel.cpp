@@ -40,17 +40,26 @@ class LanesWeightsKernel : LanesWeightsGrid {
         mxu_units_(sizes_.plan.steps.units),
         stream_(builder_, mxu_units_, sizes_.plan.steps.pushes),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
-        results_(builder_, epilogue) {}
+        results_(builder_, epilogue),
+        input_(builder_, epilogue.prologues[0]),
+        gradient_(builder_, epilogue.prologues[1]) {}
 
   LoweredKernel emit() {
     results_.start();
+    input_.start();
+    gradient_.start();
     addresses_ = store_addresses(builder_, epilogue_);
     store_units();
     if (masks()) memory_.make_masks(problem_.contracted);
     make_grid();
     clear_borders();
     builder_.new_block();
-    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    grid_->run([this] { work(); },
+               [this] {
+                 results_.ready();
+                 input_.ready();
+                 gradient_.ready();
+               });
     stream_.close();
     return lowered_kernel(builder_);
   }
@@ -82,8 +91,17 @@ class LanesWeightsKernel : LanesWeightsGrid {
   void make_grid();
   void cut_pixels(ImageShape& shape, std::uint32_t pixels, std::uint32_t tile, std::uint32_t taken,
                   std::uint32_t all) const;
-  void add_input();
-  void add_gradient();
+  std::int64_t input_begin() const { return std::max<std::int64_t>(0, -width().padding); }
+  std::int64_t input_border() const { return std::max<std::int64_t>(0, width().padding); }
+  /// Pixels of a line of the slab that lie in the image.
+  std::uint32_t fetched_pixels() const {
+    return static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(sizes_.slab_x - input_border(), 0, width().input - input_begin()));
+  }
+  TileGrid::Block input_block(ElementType type, std::uint32_t word);
+  TileGrid::Block gradient_block(ElementType type, std::uint32_t word);
+  ProductSide::Tiles made_input();
+  ProductSide::Tiles made_gradient();
   TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
   SReg block_row(const GridPoint& point, std::uint32_t step);
   void clear_borders();
@@ -109,7 +127,8 @@ class LanesWeightsKernel : LanesWeightsGrid {
   MatmulUnits mxu_units_;
   MatmulStream stream_;
   MatmulMemory memory_;
-  EpilogueEmitter results_;
+  TileExpressionEmitter results_;
+  ProductSide input_, gradient_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
   std::uint32_t units_ = 0;      ///< SMEM: VMEM rows of the runs of each unit in the slab.
@@ -152,12 +171,18 @@ void LanesWeightsKernel::store_units() {
 
 void LanesWeightsKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
-  add_input();
-  add_gradient();
+  const int input = grid_->add_input(input_block(problem_.input_type, addresses_));
+  const int gradient = grid_->add_input(gradient_block(problem_.window_type, addresses_ + 1));
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
                                        [this](ElementType type, bool to_vmem, std::uint32_t word) {
                                          return result_block(type, to_vmem, word);
                                        });
+  input_.add_arrays(*grid_, input, [this](ElementType type, std::uint32_t word) {
+    return input_block(type, word);
+  });
+  gradient_.add_arrays(*grid_, gradient, [this](ElementType type, std::uint32_t word) {
+    return gradient_block(type, word);
+  });
   sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   if (sizes_.products_apart) products_ = builder_.allocate_vmem(sizes_.product_rows);
   unrounded_ = unrounded_regions(builder_, problem_.result_types, products_, sizes_.product_rows);
@@ -181,52 +206,75 @@ void LanesWeightsKernel::cut_pixels(ImageShape& shape, std::uint32_t pixels, std
   }
 }
 
-void LanesWeightsKernel::add_input() {
-  const std::uint32_t tile = tile_granules(problem_.input_type);
+/// The block of an array that lies like the input.
+TileGrid::Block LanesWeightsKernel::input_block(ElementType type, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t slab_pixel = tiling_.block_rows * tile_rows(type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
-  const std::int64_t begin = std::max<std::int64_t>(0, -width().padding);
-  const std::int64_t border = std::max<std::int64_t>(0, width().padding);
-  const std::int64_t fetched =
-      std::clamp<std::int64_t>(sizes_.slab_x - border, 0, width().input - begin);
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
-  cut_pixels(shape, static_cast<std::uint32_t>(fetched), tile, tiling_.block_rows,
-             sizes_.all_row_tiles);
+  cut_pixels(shape, fetched_pixels(), tile, tiling_.block_rows, sizes_.all_row_tiles);
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(-height().padding);
-  shape.pitch = input_pitch();
-  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
-  grid_->add_input(image_block(
-      input_rows_, sizes_.plan.lhs,
+  shape.pitch = sizes_.slab_x * slab_pixel;
+  const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
+  if (!input_rows_) input_rows_ = rows;
+  return image_block(
+      rows, sizes_.plan.lhs.dimensions, sizes_.plan.lhs.rows_of(type, problem_.input_type),
       [=](const GridPoint& point) {
         return builder_.add(weighted_sum(builder_, {point[kBatch], point[kRows]},
                                          {tile, tiling_.block_rows * sizes_.batch_tiles * tile},
-                                         builder_.load_smem(addresses_)),
-                            static_cast<std::uint32_t>(begin) * pixel);
+                                         builder_.load_smem(word)),
+                            static_cast<std::uint32_t>(input_begin()) * pixel);
       },
       [this](const GridPoint& point) { return block_row(point, tiling_.block_y * dilation_y()); },
-      border * sizes_.input_pixel));
+      input_border() * slab_pixel);
 }
 
-void LanesWeightsKernel::add_gradient() {
-  const std::uint32_t tile = tile_granules(problem_.window_type);
+/// The same of the gradient.
+TileGrid::Block LanesWeightsKernel::gradient_block(ElementType type, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_column_tiles * tile;
   ImageShape shape;
   shape.height = sizes_.out_y;
   shape.row_stride = sizes_.out_x * pixel;
   cut_pixels(shape, sizes_.out_x, tile, tiling_.block_columns, sizes_.all_column_tiles);
   shape.block_rows = tiling_.block_y;
-  shape.pitch = gradient_pitch();
-  gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
-  grid_->add_input(image_block(
-      gradient_rows_, sizes_.plan.rhs,
+  shape.pitch = tiling_.groups * tiling_.group * tiling_.block_columns * tile_rows(type);
+  const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
+  if (!gradient_rows_) gradient_rows_ = rows;
+  return image_block(
+      rows, sizes_.plan.rhs.dimensions, sizes_.plan.rhs.rows_of(type, problem_.window_type),
       [=](const GridPoint& point) {
         return weighted_sum(builder_, {point[kBatch], point[kColumns]},
                             {tile, tiling_.block_columns * sizes_.batch_tiles * tile},
-                            builder_.load_smem(addresses_ + 1));
+                            builder_.load_smem(word));
       },
-      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); }));
+      [this](const GridPoint& point) { return block_row(point, tiling_.block_y); });
+}
+
+/// What is made of a block of the input, and of the gradient.
+ProductSide::Tiles LanesWeightsKernel::made_input() {
+  const std::uint32_t features = tiling_.block_rows;
+  ProductSide::Tiles tiles;
+  tiles.before = static_cast<std::uint32_t>(input_border()) * features;
+  tiles.outer = {{sizes_.slab_y, sizes_.slab_x * features}, {fetched_pixels(), features}};
+  tiles.rows = {features, 1};
+  tiles.first_row = compiler::multiply(builder_, {grid_->index(kRows), 0}, features);
+  tiles.first_lane = {grid_->index(kBatch), 0};
+  return tiles;
+}
+
+ProductSide::Tiles LanesWeightsKernel::made_gradient() {
+  const std::uint32_t columns = tiling_.block_columns;
+  ProductSide::Tiles tiles;
+  tiles.outer = {{tiling_.block_y, tiling_.groups * tiling_.group * columns},
+                 {sizes_.out_x, columns}};
+  tiles.rows = {columns, 1};
+  tiles.first_row = compiler::multiply(builder_, {grid_->index(kColumns), 0}, columns);
+  tiles.first_lane = {grid_->index(kBatch), 0};
+  return tiles;
 }
 
 /// The block of an array in step with the result.
@@ -285,6 +333,8 @@ void LanesWeightsKernel::work() {
   const PReg first = both(builder_, grid_->is_first(kBatch), grid_->is_first(kY));
   emit_if(builder_, first, [this] { memory_.clear(VmemAddress(sums_), sizes_.sum_rows); });
   builder_.new_block();
+  input_.make(*grid_, [this] { return made_input(); });
+  gradient_.make(*grid_, [this] { return made_gradient(); });
   clear_outside();
   builder_.new_block();
   multiply();

@@ -76,6 +76,8 @@ void LanesWeightsSizes::set_blocks(const ConvolutionProblem& problem,
   plan.results.cycles = double(tiles) * (2 + 8.0 * (tiling.group - 1));  // Groups are added.
   plan.rows_apart = sum_rows + problem.resident_rows + (products_apart ? product_rows : 0) +
                     problem.further_packed() * product_rows;
+  plan.make_side(plan.lhs, problem.made[0], problem.input_type);
+  plan.make_side(plan.rhs, problem.made[1], problem.window_type);
 }
 
 void LanesWeightsSizes::set_steps(const ConvolutionProblem& problem,

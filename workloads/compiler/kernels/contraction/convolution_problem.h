@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/made_side.h"
 #include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
@@ -50,7 +51,8 @@ struct ConvolutionProblem {
   bool has_epilogue = false;
   VectorCost epilogue_cost;                      ///< Per tile of the result.
   std::vector<hlo::ElementType> epilogue_types;  ///< Of operands in step with the result.
-  std::uint64_t resident_rows = 0;               ///< VMEM for operands that stay.
+  std::uint64_t resident_rows = 0;  ///< VMEM for operands that stay behind the product.
+  MadeSides made;                   ///< The input and the window.
 
   hlo::ElementType out_type() const { return result_types.front(); }
   /// Results behind the first that are rounded.

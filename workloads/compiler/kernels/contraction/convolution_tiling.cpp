@@ -88,6 +88,7 @@ void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
                    double(height.output * width.output) * row_tiles * column_tiles);
   plan.rows_apart = problem.resident_rows + (sums_apart ? sum_rows : 0);
   plan.rows_apart += problem.further_packed() * sum_rows;
+  plan.make_side(plan.lhs, problem.made[0], problem.input_type);
 }
 
 void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
@@ -105,8 +106,8 @@ void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const Convol
 void ConvolutionSizes::set_join(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
                                 const Target& target) {
   plan.rows_apart += join->all_rows() + JoinedWeights::rows(problem, *join, tiling.block_columns);
-  plan.lhs.cycles = join->cycles(target);
-  plan.rhs.cycles = JoinedWeights::cycles(problem, *join, tiling.block_columns, target);
+  plan.lhs.cycles += join->cycles(target);
+  plan.rhs.cycles += JoinedWeights::cycles(problem, *join, tiling.block_columns, target);
 }
 
 namespace {

@@ -42,10 +42,14 @@ class WeightsKernel : WeightsGrid {
         groups_at_once_(units_.groups() * tiling.group_parts),
         stream_(builder_, units_, sizes_.plan.steps.pushes),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
-        results_(builder_, epilogue) {}
+        results_(builder_, epilogue),
+        input_(builder_, epilogue.prologues[0]),
+        gradient_(builder_, epilogue.prologues[1]) {}
 
   LoweredKernel emit() {
     results_.start();
+    input_.start();
+    gradient_.start();
     addresses_ = store_addresses(builder_, epilogue_);
     store_units();
     if (masks()) make_masks();
@@ -54,7 +58,12 @@ class WeightsKernel : WeightsGrid {
     if (sizes_.runs) turner_.emplace(builder_, *sizes_.runs);
     clear_borders();
     builder_.new_block();
-    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    grid_->run([this] { work(); },
+               [this] {
+                 results_.ready();
+                 input_.ready();
+                 gradient_.ready();
+               });
     stream_.close();
     return lowered_kernel(builder_);
   }
@@ -90,8 +99,18 @@ class WeightsKernel : WeightsGrid {
   VReg shared_tile(std::uint32_t tile, std::uint32_t pitch, std::uint32_t tile_rows,
                    const std::vector<VReg>& masks, const Load& load);
   void make_grid();
-  void add_input();
-  void add_gradient();
+  std::uint32_t input_border() const {
+    return static_cast<std::uint32_t>(width().padding) - sizes_.left_out;
+  }
+  /// Pixels of a line of the slab that lie in the image.
+  std::uint32_t fetched_pixels() const {
+    return std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
+                                   sizes_.slab_x - std::min(input_border(), sizes_.slab_x));
+  }
+  TileGrid::Block input_block(ElementType type, std::uint32_t word);
+  TileGrid::Block gradient_block(ElementType type, std::uint32_t word);
+  ProductSide::Tiles made_input();
+  ProductSide::Tiles made_gradient();
   TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
   SReg block_row(const GridPoint& point, std::uint32_t step);
   void clear_borders();
@@ -136,7 +155,8 @@ class WeightsKernel : WeightsGrid {
   std::uint32_t groups_at_once_;
   MatmulStream stream_;
   MatmulMemory memory_;
-  EpilogueEmitter results_;
+  TileExpressionEmitter results_;
+  ProductSide input_, gradient_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: input, gradient, result, operands behind the product.
   std::uint32_t unit_words_ = 0;
@@ -227,12 +247,18 @@ VReg WeightsKernel::shared_tile(std::uint32_t tile, std::uint32_t pitch, std::ui
 
 void WeightsKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
-  add_input();
-  add_gradient();
+  const int input = grid_->add_input(input_block(problem_.input_type, addresses_));
+  const int gradient = grid_->add_input(gradient_block(problem_.window_type, addresses_ + 1));
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
                                        [this](ElementType type, bool to_vmem, std::uint32_t word) {
                                          return result_block(type, to_vmem, word);
                                        });
+  input_.add_arrays(*grid_, input, [this](ElementType type, std::uint32_t word) {
+    return input_block(type, word);
+  });
+  gradient_.add_arrays(*grid_, gradient, [this](ElementType type, std::uint32_t word) {
+    return gradient_block(type, word);
+  });
   if (sums_apart()) sums_ = builder_.allocate_vmem(sizes_.sum_rows);
   unrounded_ = unrounded_regions(builder_, problem_.result_types, sums_, sizes_.sum_rows);
 }
@@ -241,13 +267,13 @@ SReg WeightsKernel::block_row(const GridPoint& point, std::uint32_t step) {
   return point[kY] ? builder_.mul(point[kY], step) : builder_.constant(0);
 }
 
-void WeightsKernel::add_input() {
-  const std::uint32_t tile = tile_granules(problem_.input_type);
+/// The block of an array that lies like the input.
+TileGrid::Block WeightsKernel::input_block(ElementType type, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t slab_pixel = sizes_.input_pixel / sizes_.input_tile * tile_rows(type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.all_row_tiles * tile;
   const bool all_rows = tiling_.block_rows == sizes_.all_row_tiles;
-  const std::uint32_t border = static_cast<std::uint32_t>(width().padding) - sizes_.left_out;
-  const auto fetched = std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
-                                               sizes_.slab_x - std::min(border, sizes_.slab_x));
+  const std::uint32_t fetched = fetched_pixels();
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
   shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
@@ -259,22 +285,25 @@ void WeightsKernel::add_input() {
   }
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(-height().padding);
-  shape.pitch = sizes_.slab_x * sizes_.input_pixel;
-  input_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
+  shape.pitch = sizes_.slab_x * slab_pixel;
+  const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
+  if (!input_rows_) input_rows_ = rows;
   const std::uint32_t batch_block = tiling_.block_batch * sizes_.all_row_tiles * tile;
   const std::uint32_t row_block = tiling_.block_rows * tile;
-  grid_->add_input(image_block(
-      input_rows_, sizes_.plan.lhs,
+  return image_block(
+      rows, sizes_.plan.lhs.dimensions, sizes_.plan.lhs.rows_of(type, problem_.input_type),
       [=](const GridPoint& point) {
         return weighted_sum(builder_, {point[kBatch], point[kRows]}, {batch_block, row_block},
-                            builder_.load_smem(addresses_));
+                            builder_.load_smem(word));
       },
       [this](const GridPoint& point) { return block_row(point, tiling_.block_y * dilation_y()); },
-      std::int64_t{border} * sizes_.input_pixel));
+      std::int64_t{input_border()} * slab_pixel);
 }
 
-void WeightsKernel::add_gradient() {
-  const std::uint32_t tile = tile_granules(problem_.window_type);
+/// The same of the gradient.
+TileGrid::Block WeightsKernel::gradient_block(ElementType type, std::uint32_t word) {
+  const std::uint32_t tile = tile_granules(type);
+  const std::uint32_t line_pixel = sizes_.gradient_pixel / sizes_.gradient_tile * tile_rows(type);
   const std::uint32_t pixel = sizes_.batch_tiles * sizes_.column_tiles * tile;
   const bool all_columns = tiling_.block_columns == sizes_.column_tiles;
   ImageShape shape;
@@ -287,18 +316,44 @@ void WeightsKernel::add_gradient() {
                  sizes_.column_tiles * tile};
   }
   shape.block_rows = tiling_.block_y;
-  shape.pitch = gradient_line();
-  gradient_rows_ = std::make_shared<ImageRows>(builder_, true, shape);
-  grid_->add_input(image_block(
-      gradient_rows_, sizes_.plan.rhs,
+  shape.pitch = sizes_.line_pixels * line_pixel;
+  const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
+  if (!gradient_rows_) gradient_rows_ = rows;
+  return image_block(
+      rows, sizes_.plan.rhs.dimensions, sizes_.plan.rhs.rows_of(type, problem_.window_type),
       [=](const GridPoint& point) {
         return weighted_sum(
             builder_, {point[kBatch], point[kColumns]},
             {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
-            builder_.load_smem(addresses_ + 1));
+            builder_.load_smem(word));
       },
       [this](const GridPoint& point) { return block_row(point, tiling_.block_y); },
-      std::int64_t{sizes_.margin - sizes_.left_out} * sizes_.gradient_pixel));
+      std::int64_t{sizes_.margin - sizes_.left_out} * line_pixel);
+}
+
+/// What is made of a block of the input, and of the gradient.
+ProductSide::Tiles WeightsKernel::made_input() {
+  const std::uint32_t features = sizes_.row_tiles, pixel = tiling_.block_batch * features;
+  ProductSide::Tiles tiles;
+  tiles.before = input_border() * pixel;
+  tiles.outer = {{sizes_.slab_y, sizes_.slab_x * pixel}, {fetched_pixels(), pixel}};
+  tiles.rows = {tiling_.block_batch, features};
+  tiles.lanes = {features, 1};
+  tiles.first_row = multiply(builder_, {grid_->index(kBatch), 0}, tiling_.block_batch);
+  tiles.first_lane = multiply(builder_, {grid_->index(kRows), 0}, tiling_.block_rows);
+  return tiles;
+}
+
+ProductSide::Tiles WeightsKernel::made_gradient() {
+  const std::uint32_t columns = tiling_.block_columns, pixel = tiling_.block_batch * columns;
+  ProductSide::Tiles tiles;
+  tiles.before = (sizes_.margin - sizes_.left_out) * pixel;
+  tiles.outer = {{tiling_.block_y, sizes_.line_pixels * pixel}, {sizes_.out_x, pixel}};
+  tiles.rows = {tiling_.block_batch, columns};
+  tiles.lanes = {columns, 1};
+  tiles.first_row = multiply(builder_, {grid_->index(kBatch), 0}, tiling_.block_batch);
+  tiles.first_lane = multiply(builder_, {grid_->index(kColumns), 0}, columns);
+  return tiles;
 }
 
 /// The block of an array in step with the result.
@@ -357,6 +412,8 @@ void WeightsKernel::clear_sums() {
 }
 
 void WeightsKernel::work() {
+  input_.make(*grid_, [this] { return made_input(); });
+  gradient_.make(*grid_, [this] { return made_gradient(); });
   clear_sums();
   const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
   if (rows != sizes_.out_y) {

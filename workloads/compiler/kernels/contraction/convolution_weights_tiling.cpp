@@ -105,6 +105,8 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
                    double(window_y) * window_x * tiles_of(problem.rows, 8) * column_tiles);
   plan.rows_apart = transposed_rows + (runs ? runs->rows() : 0) + problem.resident_rows +
                     (sums_apart ? sum_rows : 0) + problem.further_packed() * sum_rows;
+  plan.make_side(plan.lhs, problem.made[0], problem.input_type);
+  plan.make_side(plan.rhs, problem.made[1], problem.window_type);
 }
 
 void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,

@@ -36,12 +36,18 @@ void DotKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, plan.grid);
   const int m = sizes_.m_dimension(), n = sizes_.n_dimension(), k = sizes_.k_dimension();
   const bool x_turned = problem_.lhs_transposed, w_turned = problem_.rhs_transposed;
-  TileGrid::Block x = side(&Outer::lhs, addresses_, plan.lhs.dimensions, x_turned ? k : m,
-                           x_turned ? m : k, sizes_.left, problem_.lhs_rows);
+  const auto left = [&](std::uint32_t word) {
+    return side(&Outer::lhs, word, plan.lhs.dimensions, x_turned ? k : m, x_turned ? m : k,
+                sizes_.left, problem_.lhs_rows);
+  };
+  const auto right = [&](std::uint32_t word) {
+    return side(&Outer::rhs, word, plan.rhs.dimensions, w_turned ? n : k, w_turned ? k : n,
+                sizes_.right, problem_.rhs_rows);
+  };
+  TileGrid::Block x = left(addresses_);
   x.standing = standing(arrays_, epilogue_.lhs);
   x_input_ = grid_->add_input(std::move(x));
-  TileGrid::Block w = side(&Outer::rhs, addresses_ + 1, plan.rhs.dimensions, w_turned ? n : k,
-                           w_turned ? k : n, sizes_.right, problem_.rhs_rows);
+  TileGrid::Block w = right(addresses_ + 1);
   w.standing = standing(arrays_, epilogue_.rhs);
   w_input_ = grid_->add_input(std::move(w));
   epilogue_inputs_ = add_result_blocks(
@@ -53,7 +59,21 @@ void DotKernel::make_grid() {
             sizes_.row_dimension(), sizes_.column_dimension(), problem_.out_rows);
       },
       arrays_);
+  // Arrays beside have the side's type: makes_sides() sees to it.
+  left_.add_arrays(*grid_, x_input_, [&](ElementType, std::uint32_t word) { return left(word); });
+  right_.add_arrays(*grid_, w_input_, [&](ElementType, std::uint32_t word) { return right(word); });
   allocate_sums();
+}
+
+/// What is made of a block of a side.
+ProductSide::Tiles DotKernel::made_side(const BlockShape& shape, int column_dimension) {
+  const std::uint32_t columns = shape.block_columns;
+  ProductSide::Tiles tiles;
+  tiles.outer = {{shape.matrices, shape.block_rows * columns}};
+  tiles.rows = {shape.block_rows, columns};
+  tiles.lanes = {columns, 1};
+  tiles.first_lane = compiler::multiply(builder_, {grid_->index(column_dimension), 0}, columns);
+  return tiles;
 }
 
 TileGrid::Block DotKernel::side(std::uint32_t OuterDimension::*stride, std::uint32_t word,

@@ -47,6 +47,8 @@ class DotKernel {
         stream_(builder_, units_, pushes_, weight_pushes_, tiling.lots),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue, arrays),
+        left_(builder_, epilogue.prologues[0]),
+        right_(builder_, epilogue.prologues[1]),
         result_memory_(builder_, false, tiling.finished_tiles > 0),
         x_tile_(tile_rows(problem.lhs_type)),
         w_tile_(tile_rows(problem.rhs_type)) {}
@@ -54,10 +56,17 @@ class DotKernel {
   void emit() {
     const auto& [columns, block] = sizes_.out_columns;
     results_.start(std::int64_t{block} * tiles_of(columns, block));
+    left_.start();
+    right_.start();
     make_grid();
     if (masks_k()) memory_.make_masks(problem_.k);
     builder_.new_block();
-    grid_->run([this] { work(); }, [this] { results_.ready(); });
+    grid_->run([this] { work(); },
+               [this] {
+                 results_.ready();
+                 left_.ready();
+                 right_.ready();
+               });
     stream_.close();
     results_.finish();
   }
@@ -78,6 +87,7 @@ class DotKernel {
                               int row_dimension, int column_dimension, const SpacedMatrices& rows);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
+  ProductSide::Tiles made_side(const BlockShape& shape, int column_dimension);
   void work();
   void clear_weight_rows();
   void clear_padding_between_matrices();
@@ -172,19 +182,20 @@ class DotKernel {
   std::uint32_t pushes_, weight_pushes_;
   MatmulStream stream_;
   MatmulMemory memory_;
-  EpilogueEmitter results_;
+  TileExpressionEmitter results_;
+  ProductSide left_, right_;
   TileMemory result_memory_;  ///< Where steps finish tiles.
   std::uint32_t x_tile_, w_tile_;
   std::unique_ptr<TileGrid> grid_;
   std::uint32_t addresses_ = 0;  ///< SMEM: both sides, results, operands behind the product.
   int x_input_ = 0, w_input_ = 0;
   std::vector<int> epilogue_inputs_;
-  VmemRegion sums_;                     ///< fp32 sums where they are not the result yet.
-  VmemRegion finished_sums_;            ///< The same rows, for steps that finish tiles.
-  VmemRegion turned_;                   ///< The same with rows and columns exchanged.
-  VmemRegion results_at_;               ///< What expressions and rounding take.
-  std::vector<VmemRegion> unrounded_;   ///< Per result: fp32 tiles of a packed one.
-  EpilogueEmitter::Position position_;  ///< Of the run at hand.
+  VmemRegion sums_;                           ///< fp32 sums where they are not the result yet.
+  VmemRegion finished_sums_;                  ///< The same rows, for steps that finish tiles.
+  VmemRegion turned_;                         ///< The same with rows and columns exchanged.
+  VmemRegion results_at_;                     ///< What expressions and rounding take.
+  std::vector<VmemRegion> unrounded_;         ///< Per result: fp32 tiles of a packed one.
+  TileExpressionEmitter::Position position_;  ///< Of the run at hand.
   std::vector<VmemAddress> result_tiles_;
   /// SMEM words, for expressions leave few registers to the loop. The columns that steps finish:
   /// their first tile column, the next tile's row and column in them, and whether they are complete

@@ -14,6 +14,9 @@ using hlo::ElementType;
 }  // namespace
 
 void DotKernel::work() {
+  const int m = sizes_.m_dimension(), n = sizes_.n_dimension(), k = sizes_.k_dimension();
+  left_.make(*grid_, [&] { return made_side(sizes_.left, problem_.lhs_transposed ? m : k); });
+  right_.make(*grid_, [&] { return made_side(sizes_.right, problem_.rhs_transposed ? k : n); });
   if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
   if (problem_.matrix_k != 0) clear_padding_between_matrices();
   if (problem_.lhs_transposed) tiling_.turns_beside ? transpose_first_rows() : transpose_rows();

@@ -196,6 +196,17 @@ class Search {
 
 }  // namespace
 
+bool makes_sides(const DotProblem& problem) {
+  const auto makes = [](const MadeSide& made, hlo::ElementType type, const SpacedMatrices& lanes) {
+    return !made.is_made ||
+           (!made.depends_on_rows && lanes.is_one() &&
+            std::all_of(made.beside.begin(), made.beside.end(),
+                        [type](hlo::ElementType beside) { return beside == type; }));
+  };
+  return makes(problem.made[0], problem.lhs_type, problem.lhs_lanes) &&
+         makes(problem.made[1], problem.rhs_type, problem.rhs_lanes);
+}
+
 std::uint32_t weight_pushes(const DotProblem& problem) {
   return std::min(kWeightPushes, ceil_divide(problem.rhs_transposed ? problem.n : problem.k, 8));
 }
@@ -337,6 +348,8 @@ void DotSizes::set_sides() {
   };
   set(plan.lhs, left, &Outer::lhs, m_dimension());
   set(plan.rhs, right, &Outer::rhs, n_dimension());
+  plan.make_side(plan.lhs, of.made[0], of.lhs_type);
+  plan.make_side(plan.rhs, of.made[1], of.rhs_type);
   if (!of.lhs_transposed) return;
   // The last block that is turned may hold more rows than there are.
   const std::uint64_t row_tiles = std::uint64_t{tiling.block_outer} * tiling.block_m;
@@ -501,7 +514,8 @@ OrRefusal<DotTiling> choose_sides(DotProblem& problem, const Target& target) {
     DotProblem joined = forms[i];
     take_rows_in_lanes(joined);
     take_k_in_lanes(joined);
-    if (joined.m != forms[i].m || joined.k != forms[i].k) forms.push_back(std::move(joined));
+    const bool is_joined = joined.m != forms[i].m || joined.k != forms[i].k;
+    if (is_joined && makes_sides(joined)) forms.push_back(std::move(joined));
   }
   DotTiling best;
   for (DotProblem& form : forms) {

@@ -50,6 +50,10 @@ std::optional<DotTiling> find_whole_dot_tiling(DotProblem& problem, const Target
 /// and finds the cut for it; refused when none fits VMEM.
 OrRefusal<DotTiling> choose_sides(DotProblem& problem, const Target& target);
 
+/// Whether a kernel makes the sides that are to be made: of arrays of the side's type, nothing of
+/// which depends on the row, without matrices that stand abreast.
+bool makes_sides(const DotProblem& problem);
+
 /// Pushes of eight rows that a tile of weights takes: fewer than 16 where all stand in one tile.
 std::uint32_t weight_pushes(const DotProblem& problem);
 

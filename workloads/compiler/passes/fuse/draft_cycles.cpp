@@ -188,7 +188,7 @@ DraftCycles draft_cycles(const Computation& entry, const SteppedExtents& extents
                          double hbm_bytes_per_cycle) {
   double bytes = 0;
   const auto add = [&](InstructionId id) {
-    bytes += 1024.0 * static_cast<double>(granules(stored_shape(entry.at(id).shape)));
+    bytes += 1024.0 * static_cast<double>(moved_granules(stored_shape(entry.at(id).shape)));
   };
   std::for_each(draft.leaves.begin(), draft.leaves.end(), add);
   std::for_each(draft.roots.begin(), draft.roots.end(), add);

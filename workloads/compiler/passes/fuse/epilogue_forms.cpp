@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/fuse/epilogue_forms.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "sim/base/contains.h"
@@ -100,7 +101,8 @@ bool EpilogueForms::is_matrix_behind(InstructionId id, const FusionDraft& draft)
 
 std::uint64_t EpilogueForms::matrix_granules(const FusionDraft& draft) const {
   std::uint64_t found = 0;
-  for (const auto* arrays : {&draft.leaves, &draft.roots}) {
+  const std::vector<InstructionId> read = read_behind(draft);
+  for (const auto* arrays : {&read, &draft.roots}) {
     for (InstructionId id : *arrays) {
       if (is_matrix_behind(id, draft)) found += granules(at(id).shape);
     }
@@ -129,34 +131,54 @@ bool EpilogueForms::fit_convolution(const FusionDraft& draft) const {
       matrices > limits_.convolution_matrices) {
     return false;
   }
-  return !limits_.convolution_cycles || (read <= 1 && made <= 1 && matrices == 0) || made == 0 ||
-         cycles_behind_convolution(draft).has_value();
+  return !limits_.product_cycles || (read <= 1 && made <= 1 && matrices == 0) || made == 0 ||
+         cycles(draft).has_value();
 }
 
-std::optional<double> EpilogueForms::cycles_behind_convolution(const FusionDraft& draft) const {
-  if (!limits_.convolution_cycles) return std::nullopt;
-  const HloInstruction& convolution = at(draft.product);
-  BehindConvolution behind;
-  behind.has_expression = !draft.inside.empty();
+/// What the operations behind the product read: not what makes its sides alone.
+std::vector<InstructionId> EpilogueForms::read_behind(const FusionDraft& draft) const {
+  const std::set<InstructionId> inside(draft.inside.begin(), draft.inside.end());
+  std::set<InstructionId> behind(draft.roots.begin(), draft.roots.end());
+  std::vector<InstructionId> work(draft.roots.begin(), draft.roots.end());
+  while (!work.empty()) {
+    const InstructionId id = work.back();
+    work.pop_back();
+    if (id == draft.product || inside.count(id) == 0) continue;
+    for (InstructionId operand : at(id).operands) {
+      if (behind.insert(operand).second) work.push_back(operand);
+    }
+  }
+  std::vector<InstructionId> read;
+  std::copy_if(draft.leaves.begin(), draft.leaves.end(), std::back_inserter(read),
+               [&](InstructionId leaf) { return behind.count(leaf) != 0; });
+  return read;
+}
+
+std::optional<double> EpilogueForms::cycles(const FusionDraft& draft,
+                                            const MadeSides& sides) const {
+  if (!limits_.product_cycles) return std::nullopt;
+  const HloInstruction& product = at(draft.product);
+  AroundProduct around;
+  around.has_expression = !draft.inside.empty();
+  around.sides = sides;
   // As they come, in fp32 in the kernel's order, and on their way out.
-  behind.resident_rows = 6 * matrix_granules(draft);
-  for (InstructionId leaf : draft.leaves) {
-    if (!is_side(leaf, draft.product) &&
-        at(leaf).shape.dimensions == convolution.shape.dimensions) {
-      behind.read.push_back(at(leaf).shape.type);
+  around.resident_rows = 6 * matrix_granules(draft);
+  for (InstructionId leaf : read_behind(draft)) {
+    if (!is_side(leaf, draft.product) && at(leaf).shape.dimensions == product.shape.dimensions) {
+      around.read.push_back(at(leaf).shape.type);
     }
   }
   const Shape* made = nullptr;
   for (InstructionId root : draft.roots) {
-    if (at(root).shape.dimensions != convolution.shape.dimensions) continue;
+    if (at(root).shape.dimensions != product.shape.dimensions) continue;
     if (made != nullptr) {
-      behind.made.push_back(at(root).shape.type);
+      around.made.push_back(at(root).shape.type);
     } else {
       made = &at(root).shape;
     }
   }
   if (made == nullptr) return std::nullopt;
-  return limits_.convolution_cycles(entry_, convolution, *made, behind);
+  return limits_.product_cycles(entry_, product, *made, around);
 }
 
 /// A scalar, a vector or a matrix that goes along one or both of the minor dimensions.

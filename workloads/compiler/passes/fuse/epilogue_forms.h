@@ -21,9 +21,9 @@ class EpilogueForms {
   bool makes_images(hlo::InstructionId product) const;
   /// Of a draft with a product.
   bool fit(const FusionDraft& draft) const;
-  /// What the kernel of the draft's convolution is expected to take; absent: it has none, or makes
-  /// nothing of the convolution's extent, or nobody says.
-  std::optional<double> cycles_behind_convolution(const FusionDraft& draft) const;
+  /// What the kernel of the draft's product is expected to take, with these sides; absent: it has
+  /// none, or makes nothing of the product's extent, or nobody says.
+  std::optional<double> cycles(const FusionDraft& draft, const MadeSides& sides = {}) const;
   bool uses_own_sum(const FusionDraft& draft) const;
 
  private:
@@ -34,6 +34,7 @@ class EpilogueForms {
   bool is_broadcast_behind(hlo::InstructionId id, hlo::InstructionId product) const;
   bool fit_convolution(const FusionDraft& draft) const;
   bool is_side(hlo::InstructionId id, hlo::InstructionId product) const;
+  std::vector<hlo::InstructionId> read_behind(const FusionDraft& draft) const;
   bool is_matrix_behind(hlo::InstructionId id, const FusionDraft& draft) const;
   std::uint64_t matrix_granules(const FusionDraft& draft) const;
 

@@ -1,29 +1,25 @@
 #include "workloads/compiler/passes/fuse/fusion.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "sim/base/contains.h"
-#include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
-#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
-#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_moves.h"
-#include "workloads/compiler/ir/tile_row.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/fuse/draft_cycles.h"
 #include "workloads/compiler/passes/fuse/epilogue_forms.h"
 #include "workloads/compiler/passes/fuse/fusion_draft.h"
 #include "workloads/compiler/passes/fuse/fusion_writer.h"
 #include "workloads/compiler/passes/fuse/kernel_order.h"
-#include "workloads/compiler/passes/fuse/slices_in_place.h"
+#include "workloads/compiler/passes/fuse/kernel_sequences.h"
+#include "workloads/compiler/passes/fuse/prologue_forms.h"
 #include "workloads/compiler/passes/fuse/sums_in_kernels.h"
+#include "workloads/compiler/passes/fuse/written_values.h"
 
 namespace tpu::compiler {
 
@@ -33,44 +29,7 @@ using hlo::HloOpcode;
 using hlo::InstructionId;
 using hlo::Shape;
 
-bool reads_nothing(const Computation& computation, InstructionId id) {
-  const HloInstruction& instruction = computation.at(id);
-  if (instruction.shape.is_tuple()) return false;
-  if (instruction.opcode == HloOpcode::kIota) return true;
-  if (instruction.opcode == HloOpcode::kBroadcast) {
-    return computation.at(instruction.operands[0]).shape.rank() == 0 &&
-           reads_nothing(computation, instruction.operands[0]);
-  }
-  return instruction.opcode == HloOpcode::kConstant && instruction.shape.rank() == 0;
-}
-
-bool takes_immediate(const HloInstruction& user, std::size_t operand) {
-  switch (user.opcode) {
-    case HloOpcode::kReduceWindow:
-    case HloOpcode::kPad:
-      return operand == 1;
-    case HloOpcode::kSelectAndScatter:
-      return operand == 2;
-    case HloOpcode::kDynamicSlice:
-      return operand >= 1;
-    case HloOpcode::kDynamicUpdateSlice:
-      return operand >= 2;
-    case HloOpcode::kReduce:
-      return operand >= user.operands.size() / 2;
-    default:
-      return false;
-  }
-}
-
 namespace {
-
-/// A kernel around the MXUs. Convolutions by groups are none.
-bool is_matrix_product(const HloInstruction& instruction) {
-  const bool is_convolution = instruction.opcode == HloOpcode::kConvolution &&
-                              instruction.feature_group_count == 1 &&
-                              instruction.batch_group_count == 1;
-  return instruction.opcode == HloOpcode::kDot || is_convolution;
-}
 
 class Fusion {
  public:
@@ -81,47 +40,16 @@ class Fusion {
         extents_(entry_),
         sums_(entry_, extents_, limits.row_bytes),
         epilogues_(module, entry_, limits),
-        users_(users_of(entry_)),
-        written_(entry_.instructions.size(), false),
-        seen_in_walk_(entry_.instructions.size(), 0) {
-    for (const HloInstruction& instruction : entry_.instructions) {
-      bytes_.push_back(granules(stored_shape(instruction.shape)));
-      const bool is_slice = may_read_in_place(entry_, instruction.id);
-      // What is spread is no vector of a kernel over vectors.
-      const auto& users = users_[static_cast<std::size_t>(instruction.id)];
-      const bool is_spread = std::any_of(users.begin(), users.end(), [this](InstructionId user) {
-        return at(user).opcode == HloOpcode::kBroadcast;
-      });
-      const auto row = is_spread ? std::nullopt : row_of_array(entry_, instruction);
-      const auto element = element_of_array(entry_, instruction);
-      if (row) rows_[row->array].push_back(instruction.id);
-      arrays_.push_back(row ? row->array : is_slice ? instruction.operands[0] : instruction.id);
-      operands_.push_back(row ? row->array : element ? element->array : instruction.id);
-    }
-  }
+        prologues_(entry_, limits_),
+        values_(entry_, extents_, sums_, limits_) {}
 
   void run();
 
  private:
   const HloInstruction& at(InstructionId id) const { return entry_.at(id); }
-  bool is_written(InstructionId id) const { return written_[static_cast<std::size_t>(id)]; }
-  bool is_fusible(InstructionId id) const;
-  /// Granules that the value takes in HBM.
-  std::uint64_t bytes(InstructionId id) const { return bytes_[static_cast<std::size_t>(id)]; }
-
-  bool is_forced(InstructionId id) const;
-  void find_forced();
-  std::set<InstructionId> sinks(InstructionId id);
-  bool is_moved_in_lanes(InstructionId id) const;
-  bool is_cheaper_written(InstructionId id);
-  bool readers_fit(InstructionId id);
-  void choose_written();
-  bool is_narrower_than_source(InstructionId id) const;
-  bool becomes_private(InstructionId array, InstructionId reader);
-  bool spares_its_source(InstructionId id);
-  void write_what_spares_its_source();
-
-  void collect(FusionDraft& draft) const;
+  bool is_fusible(InstructionId id) const { return values_.is_fusible(id); }
+  std::uint64_t bytes(InstructionId id) const { return values_.bytes(id); }
+  void collect(FusionDraft& draft) const { values_.collect(draft); }
   /// Of what the value, or the reduction that makes it, steps through; equal where layouts are,
   /// too.
   const std::string& extent_of(InstructionId root) const {
@@ -133,17 +61,7 @@ class Fusion {
   void add_reader(std::size_t draft);
   void remove_reader(std::size_t draft);
 
-  /// What the kernel reads: of slices that it reads in place the array.
-  InstructionId array_of(InstructionId leaf) const {
-    return arrays_[static_cast<std::size_t>(leaf)];
-  }
-  /// Arrays that a kernel has for what it reads: few rows and elements of one come with it.
-  std::size_t operand_count(const std::vector<InstructionId>& leaves) const {
-    constexpr std::size_t kMostLeaves = 16;  // Some may be operands of their own after all.
-    std::set<InstructionId> operands;
-    for (InstructionId leaf : leaves) operands.insert(operands_[static_cast<std::size_t>(leaf)]);
-    return leaves.size() > kMostLeaves ? leaves.size() : operands.size();
-  }
+  InstructionId array_of(InstructionId leaf) const { return values_.array_of(leaf); }
   std::uint64_t shared_bytes(const FusionDraft& a, const FusionDraft& b) const;
   bool is_loop_over(std::size_t draft, const std::string& extent) const;
   std::vector<std::size_t> siblings_of(std::size_t draft) const;
@@ -184,6 +102,11 @@ class Fusion {
   bool fits(const FusionDraft& draft) const;
   bool compute_a_leaf(std::size_t draft);
   void compute_from_what_is_read();
+  std::optional<FusionDraft> with_side(std::size_t reader, InstructionId side,
+                                       const FusionDraft& maker) const;
+  bool may_be_member(const FusionDraft& draft) const;
+  bool make_in_products(std::size_t maker, InstructionId side);
+  void make_sides();
 
   hlo::Module& module_;
   FusionLimits limits_;
@@ -191,14 +114,8 @@ class Fusion {
   SteppedExtents extents_;
   SumsInKernels sums_;
   EpilogueForms epilogues_;
-  std::vector<std::vector<InstructionId>> users_;
-  std::vector<std::uint64_t> bytes_;     ///< Of each instruction.
-  std::vector<InstructionId> arrays_;    ///< Of each instruction: where its value lies.
-  std::vector<InstructionId> operands_;  ///< Of each: the array of a row, or of an element.
-  std::map<InstructionId, std::vector<InstructionId>> rows_;  ///< Vectors that are rows of arrays.
-  std::vector<bool> written_;                ///< Of each instruction: stands in HBM.
-  std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
-  std::uint32_t walk_ = 0;
+  PrologueForms prologues_;
+  WrittenValues values_;
   std::vector<FusionDraft> drafts_;
   std::vector<std::vector<std::size_t>> readers_;  ///< Of each instruction: drafts that read it.
   std::vector<std::optional<std::size_t>>
@@ -206,232 +123,9 @@ class Fusion {
   std::optional<KernelOrder> order_;  ///< Of the drafts.
 };
 
-bool Fusion::is_fusible(InstructionId id) const {
-  const HloInstruction& instruction = at(id);
-  if (instruction.shape.is_tuple()) return false;
-  return hlo::is_elementwise(instruction.opcode) || instruction.opcode == HloOpcode::kBroadcast ||
-         instruction.opcode == HloOpcode::kIota || reads_nothing(entry_, id) ||
-         moves_lanes(entry_, instruction);
-}
-
-/// What must stand in HBM whatever it costs: the result of an operation that is no elementwise one,
-/// and what anything but a fusible operation over the same extent or a reduction reads.
-bool Fusion::is_forced(InstructionId id) const {
-  if (!is_fusible(id)) return true;
-  if (id == entry_.root) return true;
-  const bool is_scalar_constant = at(id).opcode == HloOpcode::kConstant && at(id).shape.rank() == 0;
-  for (InstructionId user_id : users_[static_cast<std::size_t>(id)]) {
-    const HloInstruction& user = at(user_id);
-    for (std::size_t i = 0; i < user.operands.size(); ++i) {
-      if (user.operands[i] != id) continue;
-      if (is_scalar_constant && (takes_immediate(user, i) || is_fusible(user_id))) continue;
-      if (is_plain_reduce(user) && i == 0) continue;
-      if (i == 0 && uniform_start(entry_, user) != nullptr) continue;
-      if (!is_fusible(user_id)) return true;
-      if (at(id).shape.dimensions == user.shape.dimensions) continue;
-      if (at(id).shape.rank() > 0 && moves_lanes(entry_, user)) continue;
-      if (user.opcode == HloOpcode::kBroadcast &&
-          (reads_nothing(entry_, id) || sums_.is_made_of_column_sum(id))) {
-        continue;
-      }
-      return true;
-    }
-  }
-  return false;
-}
-
-void Fusion::find_forced() {
-  for (const HloInstruction& instruction : entry_.instructions) {
-    written_[static_cast<std::size_t>(instruction.id)] = is_forced(instruction.id);
-  }
-}
-
-/// The kernels that would compute the value if it were not written: written values and reductions
-/// that are reached through values that are not. Reductions that can share a kernel count once.
-/// Stops counting at eight, and looking where more values lie between than kernels can hold.
-std::set<InstructionId> Fusion::sinks(InstructionId id) {
-  constexpr std::size_t kFarthest = 2048;
-  std::set<InstructionId> found;
-  std::set<std::string> reductions;
-  std::vector<InstructionId> work{id};
-  ++walk_;
-  std::size_t visited = 0;
-  while (!work.empty() && found.size() < 8 && visited++ < kFarthest) {
-    const InstructionId value = work.back();
-    work.pop_back();
-    for (InstructionId user : users_[static_cast<std::size_t>(value)]) {
-      std::uint32_t& seen = seen_in_walk_[static_cast<std::size_t>(user)];
-      if (std::exchange(seen, walk_) == walk_) continue;
-      if (!is_written(user)) {
-        work.push_back(user);
-      } else if (!is_plain_reduce(at(user)) || reductions.insert(extent_of(user)).second) {
-        found.insert(user);
-      }
-    }
-  }
-  return found;
-}
-
-/// Whether nobody but slices, pads and concatenations in lanes reads the value: no epilogue of a
-/// product does.
-bool Fusion::is_moved_in_lanes(InstructionId id) const {
-  const std::vector<InstructionId>& users = users_[static_cast<std::size_t>(id)];
-  return at(id).shape.rank() > 0 &&
-         std::all_of(users.begin(), users.end(),
-                     [this](InstructionId user) { return moves_lanes(entry_, at(user)); });
-}
-
-/// Bytes in both cases, the product's own write and read included where an epilogue could save
-/// them, or its read where it alone can be an epilogue.
-bool Fusion::is_cheaper_written(InstructionId id) {
-  const std::size_t count = sinks(id).size();
-  FusionDraft draft;
-  draft.roots = {id};
-  collect(draft);
-  if (operand_count(draft.leaves) + 1 > limits_.arrays ||
-      draft.inside.size() > limits_.instructions) {
-    return true;
-  }
-  const bool is_moved = is_moved_in_lanes(id);
-  if (count < 2 && !is_moved) return false;
-  std::uint64_t in = 0, product = 0, at_hand = 0;
-  for (InstructionId leaf : draft.leaves) {
-    in += bytes(leaf);
-    if (!is_matrix_product(at(leaf)) || at(leaf).shape.dimensions != at(id).shape.dimensions) {
-      continue;
-    }
-    const std::vector<InstructionId>& users = users_[static_cast<std::size_t>(leaf)];
-    const bool is_private = std::all_of(users.begin(), users.end(), [&draft](InstructionId user) {
-      return std::find(draft.inside.begin(), draft.inside.end(), user) != draft.inside.end();
-    });
-    if (is_private) product = bytes(leaf);
-    if (is_moved) at_hand = bytes(leaf);
-  }
-  const std::uint64_t computed_again = product + count * in;
-  const std::uint64_t written = in - std::max(product, at_hand) + bytes(id) * (1 + count);
-  return written <= computed_again;
-}
-
-/// In order, so that what a value reads is known when it is looked at; then backwards, when it is
-/// known who reads it: a value whose only reader was written later need not be.
-void Fusion::choose_written() {
-  for (const HloInstruction& instruction : entry_.instructions) {
-    const InstructionId id = instruction.id;
-    if (is_written(id) || reads_nothing(entry_, id)) continue;
-    if (is_cheaper_written(id)) written_[static_cast<std::size_t>(id)] = true;
-  }
-  for (auto last = entry_.instructions.rbegin(); last != entry_.instructions.rend(); ++last) {
-    const InstructionId id = last->id;
-    if (!is_written(id) || is_forced(id)) continue;
-    written_[static_cast<std::size_t>(id)] = false;
-    written_[static_cast<std::size_t>(id)] = is_cheaper_written(id) || !readers_fit(id);
-  }
-  write_what_spares_its_source();
-}
-
-/// Whether the kernels that compute the value, now that it is not written, are within the limits.
-bool Fusion::readers_fit(InstructionId id) {
-  const std::set<InstructionId> readers = sinks(id);
-  return std::all_of(readers.begin(), readers.end(), [this](InstructionId reader) {
-    FusionDraft draft;
-    draft.roots = {reader};
-    collect(draft);
-    return operand_count(draft.leaves) + 1 <= limits_.arrays &&
-           draft.inside.size() <= limits_.instructions;
-  });
-}
-
-/// Whether the array, when the value is written, is read by no kernel but those that can become one
-/// with its maker's: earlier ones than the value's reader, over its extent.
-bool Fusion::becomes_private(InstructionId array, InstructionId reader) {
-  if (!is_fusible(array) && at(array).opcode != HloOpcode::kDot) return false;
-  const std::set<InstructionId> readers = sinks(array);
-  return std::all_of(readers.begin(), readers.end(), [&](InstructionId other) {
-    return other < reader && is_fusible(other) && extent_of(other) == extent_of_value(array);
-  });
-}
-
-/// Whether it is fewer bytes than an array that it is made of.
-bool Fusion::is_narrower_than_source(InstructionId id) const {
-  const std::vector<InstructionId>& operands = at(id).operands;
-  return is_fusible(id) && std::any_of(operands.begin(), operands.end(), [&](InstructionId source) {
-           return bytes(source) > bytes(id) && !reads_nothing(entry_, source);
-         });
-}
-
-/// Whether the kernels that use the value would read larger arrays for its sake alone, that nobody
-/// else would need to be written: the mask of an activation, written in the forward pass, is half
-/// of the numbers that it was made of.
-bool Fusion::spares_its_source(InstructionId id) {
-  if (is_written(id) || !is_narrower_than_source(id)) return false;
-  const std::set<InstructionId> readers = sinks(id);
-  for (InstructionId reader : readers) {
-    if (!is_fusible(reader) && !is_plain_reduce(at(reader))) return false;
-    FusionDraft kernel;
-    kernel.roots = {reader};
-    collect(kernel);
-    written_[static_cast<std::size_t>(id)] = true;
-    std::uint64_t spared = 0;  // Written and read, as the value will be.
-    for (InstructionId leaf : kernel.leaves) {
-      spared += becomes_private(leaf, reader) ? bytes(leaf) : 0;
-    }
-    written_[static_cast<std::size_t>(id)] = false;
-    if (spared <= bytes(id)) return false;
-  }
-  return !readers.empty();
-}
-
-void Fusion::write_what_spares_its_source() {
-  for (const HloInstruction& instruction : entry_.instructions) {
-    if (!spares_its_source(instruction.id)) continue;
-    written_[static_cast<std::size_t>(instruction.id)] = true;
-  }
-}
-
-/// Fills in what the draft computes and reads, from its roots and its product: operands before
-/// their users, in the order in which the roots need them, so that equal kernels look alike.
-void Fusion::collect(FusionDraft& draft) const {
-  draft.inside.clear();
-  draft.leaves.clear();
-  std::set<InstructionId> seen, entered;
-  std::vector<InstructionId> work(draft.roots.rbegin(), draft.roots.rend());
-  const auto is_root = [&draft](InstructionId id) {
-    return std::find(draft.roots.begin(), draft.roots.end(), id) != draft.roots.end();
-  };
-  // The sides of a product come from memory, even if they read nothing themselves.
-  const auto is_side = [&](InstructionId id) {
-    if (draft.product < 0) return false;
-    const std::vector<InstructionId>& sides = at(draft.product).operands;
-    return std::find(sides.begin(), sides.end(), id) != sides.end();
-  };
-  while (!work.empty()) {
-    const InstructionId id = work.back();
-    if (seen.count(id) != 0) {
-      work.pop_back();
-      if (entered.erase(id) != 0) draft.inside.push_back(id);
-      continue;
-    }
-    seen.insert(id);
-    entered.insert(id);
-    const std::vector<InstructionId>& operands = at(id).operands;
-    const auto is_inside = [&](InstructionId operand) {
-      const bool is_own = operand == draft.product || draft.absorbed.count(operand) != 0;
-      if (is_own || is_root(operand) || !is_written(operand)) return true;
-      return reads_nothing(entry_, operand) && !is_side(operand);
-    };
-    for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
-      if (seen.count(*operand) == 0 && is_inside(*operand)) work.push_back(*operand);
-    }
-    for (InstructionId operand : operands) {
-      if (is_inside(operand)) continue;
-      if (seen.insert(operand).second) draft.leaves.push_back(operand);
-    }
-  }
-}
-
 void Fusion::draft_kernels() {
   for (const HloInstruction& instruction : entry_.instructions) {
-    if (!is_written(instruction.id)) continue;
+    if (!values_.contains(instruction.id)) continue;
     FusionDraft draft;
     draft.roots = {instruction.id};
     draft.is_reduction = is_plain_reduce(instruction);
@@ -491,12 +185,10 @@ std::vector<std::size_t> Fusion::siblings_of(std::size_t draft) const {
   const auto add_array = [&](InstructionId id) {
     const InstructionId array = array_of(id);
     add(array);
-    for (InstructionId user : users_[static_cast<std::size_t>(array)]) {
+    for (InstructionId user : values_.users(array)) {
       if (array_of(user) == array) add(user);
     }
-    if (const auto rows = rows_.find(array); rows != rows_.end()) {
-      for (InstructionId row : rows->second) add(row);
-    }
+    for (InstructionId row : values_.rows_of(array)) add(row);
   };
   for (InstructionId leaf : drafts_[draft].leaves) add_array(leaf);
   for (InstructionId root : drafts_[draft].roots) add_array(root);
@@ -553,7 +245,7 @@ std::size_t Fusion::arrays_of_both(std::size_t a, std::size_t b) const {
       if (is_needed) ++written;
     }
   }
-  return operand_count({arrays.begin(), arrays.end()}) + written;
+  return values_.operand_count({arrays.begin(), arrays.end()}) + written;
 }
 
 bool Fusion::may_merge(std::size_t a, std::size_t b) {
@@ -576,7 +268,7 @@ bool Fusion::may_merge(std::size_t a, std::size_t b) {
 }
 
 bool Fusion::fits_kernel(const FusionDraft& draft) const {
-  return operand_count(draft.leaves) + draft.roots.size() <= limits_.arrays &&
+  return values_.operand_count(draft.leaves) + draft.roots.size() <= limits_.arrays &&
          draft.inside.size() <= limits_.instructions && moves_whole_extent(draft) &&
          (!draft.is_reduction || sums_.fit(draft));
 }
@@ -769,8 +461,8 @@ FusionDraft Fusion::joined(std::size_t host, std::size_t reader) const {
 /// Whether the reader takes no longer behind the gradient of a kernel than by itself.
 bool Fusion::pays_behind_gradient(std::size_t host, std::size_t reader,
                                   const FusionDraft& both) const {
-  const std::optional<double> alone = epilogues_.cycles_behind_convolution(drafts_[host]);
-  const std::optional<double> together = epilogues_.cycles_behind_convolution(both);
+  const std::optional<double> alone = epilogues_.cycles(drafts_[host]);
+  const std::optional<double> together = epilogues_.cycles(both);
   return !alone || !together || *together <= *alone + cycles(drafts_[reader]).all();
 }
 
@@ -859,7 +551,7 @@ bool Fusion::is_made_of_what_is_read(const FusionDraft& draft, InstructionId lea
 bool Fusion::fits(const FusionDraft& draft) const {
   if (draft.inside.size() > limits_.instructions) return false;
   if (draft.product < 0) {
-    return operand_count(draft.leaves) + draft.roots.size() <= limits_.arrays &&
+    return values_.operand_count(draft.leaves) + draft.roots.size() <= limits_.arrays &&
            (!draft.is_reduction || sums_.fit(draft));
   }
   return draft.leaves.size() + draft.roots.size() - 2 <= limits_.epilogue_arrays &&
@@ -906,6 +598,84 @@ void Fusion::compute_from_what_is_read() {
   }
 }
 
+/// The kernel of a product that makes the side, which it reads as nothing else.
+std::optional<FusionDraft> Fusion::with_side(std::size_t reader, InstructionId side,
+                                             const FusionDraft& maker) const {
+  FusionDraft draft = drafts_[reader];
+  if (draft.product < 0 || !contains(at(draft.product).operands, side)) return std::nullopt;
+  for (InstructionId id : draft.inside) {
+    if (id != draft.product && contains(at(id).operands, side)) return std::nullopt;
+  }
+  draft.is_fusion = true;
+  draft.absorbed.insert(maker.absorbed.begin(), maker.absorbed.end());
+  draft.absorbed.insert(side);
+  collect(draft);
+  const bool fits = draft.leaves.size() + draft.roots.size() <= limits_.arrays &&
+                    draft.inside.size() <= limits_.instructions;
+  return fits ? std::optional(std::move(draft)) : std::nullopt;
+}
+
+/// Whether all kernels that read the value make it themselves from now on: products, whose side it
+/// is, and which take less than its own kernel and they do. What a launch takes is no gain: small
+/// kernels become parts of others.
+bool Fusion::make_in_products(std::size_t maker, InstructionId side) {
+  const std::vector<std::size_t> readers = readers_[static_cast<std::size_t>(side)];
+  FusionDraft rest = drafts_[maker];
+  rest.roots.erase(std::find(rest.roots.begin(), rest.roots.end(), side));
+  rest.absorbed.insert(side);
+  double gain = cycles(drafts_[maker]).all() - kKernelCycles;
+  if (!rest.roots.empty()) {
+    collect(rest);
+    gain -= cycles(rest).all() - kKernelCycles;
+  }
+  std::vector<FusionDraft> made;
+  for (std::size_t reader : readers) {
+    const std::optional<FusionDraft> draft = with_side(reader, side, drafts_[maker]);
+    if (!draft) return false;
+    const auto before = prologues_.sides(drafts_[reader]), behind = prologues_.sides(*draft);
+    if (!before || !behind) return false;
+    const auto apart = epilogues_.cycles(drafts_[reader], *before);
+    const auto together = epilogues_.cycles(*draft, *behind);
+    if (!apart || !together) return false;
+    gain += *apart - *together;
+    made.push_back(*draft);
+  }
+  if (readers.empty() || gain <= 0) return false;
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    remove_reader(readers[i]);
+    drafts_[readers[i]] = std::move(made[i]);
+    add_reader(readers[i]);
+  }
+  remove_reader(maker);
+  drafts_[maker].is_merged_away = rest.roots.empty();
+  if (rest.roots.empty()) return true;
+  drafts_[maker] = std::move(rest);
+  add_reader(maker);
+  return true;
+}
+
+/// Whether a sequence of small kernels may have it, and keep what it makes in VMEM.
+bool Fusion::may_be_member(const FusionDraft& draft) const {
+  std::uint64_t granules = 0;
+  for (const auto* arrays : {&draft.leaves, &draft.roots}) {
+    for (InstructionId id : *arrays) granules += bytes(id);
+  }
+  return granules <= kMostMemberGranules;
+}
+
+/// Kernels of products make their sides (a normalised and activated image, in front of the
+/// convolutions that read it), which need not be written then.
+void Fusion::make_sides() {
+  if (!limits_.product_cycles) return;
+  for (std::size_t i = 0; i < drafts_.size(); ++i) {
+    if (!drafts_[i].is_fusion || drafts_[i].product >= 0 || drafts_[i].is_merged_away) continue;
+    if (may_be_member(drafts_[i])) continue;
+    for (InstructionId root : std::vector(drafts_[i].roots)) {
+      if (root != entry_.root && is_fusible(root)) make_in_products(i, root);
+    }
+  }
+}
+
 /// What else reads the broadcast that a scatter starts from may need it in HBM.
 void give_scatters_own_starts(Computation& entry) {
   const std::size_t count = entry.instructions.size();
@@ -919,8 +689,6 @@ void give_scatters_own_starts(Computation& entry) {
 }
 
 void Fusion::run() {
-  find_forced();
-  choose_written();
   draft_kernels();
   index_readers();
   fuse_epilogues();
@@ -929,6 +697,7 @@ void Fusion::run() {
   while (compute_rows_in_reductions()) merge_siblings(Lanes::kSame);
   merge_siblings(Lanes::kAny);
   compute_from_what_is_read();
+  make_sides();
   write_fusions(module_, drafts_);
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "workloads/compiler/ir/behind_convolution.h"
+#include "workloads/compiler/ir/around_product.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -23,10 +23,11 @@ struct FusionLimits {
   std::int64_t convolution_vectors = 10240;
   /// Of matrices behind it, which stay in VMEM, in granules.
   std::uint64_t convolution_matrices = 1024;
-  /// Of a convolution with this behind it that makes a result of this shape; absent: no kernel.
+  /// Of a dot or convolution with this around it that makes a result of this shape; absent: no
+  /// kernel.
   std::function<std::optional<double>(const hlo::Computation&, const hlo::HloInstruction&,
-                                      const hlo::Shape& result, const BehindConvolution&)>
-      convolution_cycles;
+                                      const hlo::Shape& result, const AroundProduct&)>
+      product_cycles;
   std::uint64_t row_bytes = std::uint64_t{8}
                             << 20;  ///< Of two buffers of eight rows of each array.
   double hbm_bytes_per_cycle = 440;
@@ -43,7 +44,9 @@ struct FusionLimits {
 ///   results: elementwise ones and, but behind gradients of kernels, sums to a vector; behind
 ///   convolutions also sums for each example and feature. Behind the gradient of a kernel (an
 ///   optimiser's arrays) only where that takes less than a kernel of their own: the blocks of what
-///   is read and made leave less of VMEM for those of the product.
+///   is read and made leave less of VMEM for those of the product. In front of it the elementwise
+///   operations that make its sides, where nobody else reads these and the kernels together take
+///   less than with one that writes them.
 ///
 /// A value is written to HBM when something other than such a kernel needs it, or when that moves
 /// fewer bytes than computing it again in each kernel that uses it. Kernels over the same extent

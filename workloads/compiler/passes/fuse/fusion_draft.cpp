@@ -12,6 +12,13 @@ using hlo::HloOpcode;
 using hlo::InstructionId;
 using hlo::Shape;
 
+bool is_matrix_product(const HloInstruction& instruction) {
+  const bool is_convolution = instruction.opcode == HloOpcode::kConvolution &&
+                              instruction.feature_group_count == 1 &&
+                              instruction.batch_group_count == 1;
+  return instruction.opcode == HloOpcode::kDot || is_convolution;
+}
+
 bool is_plain_reduce(const HloInstruction& instruction) {
   return instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple();
 }

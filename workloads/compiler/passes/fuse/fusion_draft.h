@@ -23,6 +23,8 @@ struct FusionDraft {
 };
 
 bool is_plain_reduce(const hlo::HloInstruction& instruction);
+/// A kernel around the MXUs. Convolutions by groups are none.
+bool is_matrix_product(const hlo::HloInstruction& instruction);
 
 /// Equal for shapes that a kernel steps through in the same way.
 std::string extent_text(const hlo::Shape& shape);

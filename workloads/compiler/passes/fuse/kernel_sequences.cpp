@@ -27,10 +27,9 @@ using hlo::InstructionId;
 
 namespace {
 
-/// Granules of the arrays that a member brings: more hides the latency by itself, block by block.
-/// What only moves elements has less to do meanwhile. In a loop that is one sequence they stay, or
-/// come while it is at work.
-constexpr std::uint64_t kMostGranules = 2048, kMostMovedGranules = 1024;
+/// The same of one that only moves elements, and has less to do meanwhile. In a loop that is one
+/// sequence the arrays stay, or come while it is at work.
+constexpr std::uint64_t kMostMovedGranules = 1024;
 /// A loop that is a kernel gets its addresses once.
 constexpr std::size_t kMostAddressesOfLoop = kMostKernelAddresses;
 constexpr std::size_t kMostMembers = 64;
@@ -96,7 +95,7 @@ class Joiner {
 
  private:
   struct Limits {
-    std::uint64_t granules = kMostGranules;  ///< That a member brings.
+    std::uint64_t granules = kMostMemberGranules;  ///< That a member brings.
     std::uint64_t moved = kMostMovedGranules;
     std::size_t addresses = kMostSequenceAddresses;
   };

@@ -18,6 +18,10 @@ inline std::uint64_t most_kept_granules(const Target& target) {
   return 2 * most_granules_in_vmem(target);
 }
 
+/// Granules of the arrays that a member brings, at most: more hides the latency by itself, block by
+/// block.
+constexpr std::uint64_t kMostMemberGranules = 2048;
+
 /// Addresses of operands and results of a sequence that is no loop: many leave few registers until
 /// they are in SMEM.
 constexpr std::size_t kMostSequenceAddresses = 24;
