@@ -396,6 +396,25 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
   }
 }
 
+/// With the batch in the lanes the features of four neighbouring pixels are pushed as weights at
+/// once: 16 pushes, of eight cycles, for four pixels, not for each. At most all that moves comes on
+/// top.
+TEST(Cost, NeighboursOfFewFeaturesAreMultipliedAtOnce) {
+  for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
+    const hlo::Module module = hlo::read_hlo_text(
+        "pixels",
+        "HloModule pixels\nENTRY e {\n x = bf16[128,32,32,32] parameter(0)\n"
+        " w = bf16[1,1,32,8] parameter(1)\n ROOT c = bf16[128,32,32,8] convolution(x, w), "
+        "window={size=1x1}, dim_labels=b01f_01io->b01f\n}\n");
+    const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
+    const compiler::Target target = target_of(machine, 1);
+    const double pixels = 32 * 32, pushes = pixels / 4 * 16 * 8 / target.mxu_count;
+    const double moved = pixels * 5 * 2048 / target.hbm_bytes_per_cycle;
+    EXPECT_GT(measured, std::max(pushes, moved)) << machine.name;
+    EXPECT_LT(measured, pushes + moved + 3.0 * target.dma_latency_cycles) << machine.name;
+  }
+}
+
 /// An image that the kernel makes of another one, with a factor for each feature.
 TEST(Cost, SearchesExpectWhatItTakesToMakeASide) {
   for (const MachineParams& machine : {MachineParams{}, v2_8()}) {

@@ -80,8 +80,9 @@ std::optional<double> expected_cycles(const ConvolutionProblem& problem, const T
     return 0;
   }
   if (problem.batch_in_lanes) {
-    return problem.contracts_rows ? cycles_of(find_lanes_weights_tiling(problem, target))
-                                  : cycles_of(find_lanes_tiling(problem, target));
+    const ConvolutionProblem flat = with_flat_pixels(problem);
+    return problem.contracts_rows ? cycles_of(find_lanes_weights_tiling(flat, target))
+                                  : cycles_of(find_lanes_tiling(flat, target));
   }
   if (is_plain_product(problem)) {
     DotProblem dot = as_product(problem);
@@ -131,8 +132,9 @@ bool has_convolution_kernel(const hlo::HloInstruction& convolution, const hlo::S
   if (!found) return false;
   const ConvolutionProblem& problem = *found;
   if (!problem.is_depthwise && problem.batch_in_lanes) {
-    return problem.contracts_rows ? has_lanes_weights_tiling(problem, target)
-                                  : has_lanes_tiling(problem, target);
+    const ConvolutionProblem flat = with_flat_pixels(problem);
+    return flat.contracts_rows ? has_lanes_weights_tiling(flat, target)
+                               : has_lanes_tiling(flat, target);
   }
   if (!problem.is_depthwise && is_plain_product(problem)) return true;
   return expected_cycles(problem, target).has_value();

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <sstream>
+#include <utility>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
 
@@ -183,9 +185,16 @@ ConvolutionProblem with_flat_pixels(const ConvolutionProblem& problem) {
   if (!problem.is_product()) return problem;
   ConvolutionProblem flat = problem;
   const std::int64_t pixels = problem.spatial[0].input * problem.spatial[1].input;
+  // Of the image that is pushed as weights.
+  const std::uint32_t features = problem.contracts_rows ? problem.columns : problem.contracted;
+  std::int64_t line = std::max<std::int64_t>(128 / round_up(features, 8), 1);
+  while (pixels % line != 0) --line;
   flat.spatial = {};
-  flat.spatial[0].input = pixels;
-  (problem.contracts_rows ? flat.spatial[0].window : flat.spatial[0].output) = pixels;
+  for (const auto& [dimension, extent] : {std::pair(0, pixels / line), std::pair(1, line)}) {
+    SpatialDimension& s = flat.spatial[static_cast<std::size_t>(dimension)];
+    s.input = extent;
+    (problem.contracts_rows ? s.window : s.output) = extent;
+  }
   return flat;
 }
 
