@@ -296,6 +296,20 @@ TEST(SortForms, TheFirstElementsAreThoseOfTheSort) {
   }
 }
 
+/// A kernel that reads all of what the sort gives, because it does something else besides, reads
+/// nothing behind the first elements.
+TEST(SortForms, OfTheFirstElementsThereIsNothingElse) {
+  check_hlo(R"(HloModule t
+ENTRY main {
+  x = f32[2,125,125] parameter(0)
+  y = f32[3,32] parameter(1)
+  t = (f32[2,125,8], s32[2,125,8]) topk(x), k=8, largest=true
+  places = s32[2,125,8] get-tuple-element(t), index=1
+  sum = f32[3,32] add(y, y)
+  ROOT r = (s32[2,125,8], f32[3,32]) tuple(places, sum)
+})");
+}
+
 /// Of blocks that are kept in part every comparison is with what is still there.
 TEST(SortForms, KeptElementsAreComparedInFewerRegisters) {
   for (int kept = 1; kept < 6; ++kept) {

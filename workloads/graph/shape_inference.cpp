@@ -344,6 +344,11 @@ Shape Inference::sort() const {
     types.insert(types.end(), 2, operand(i).type);
   }
   check_scalar_computation(0, types, {ElementType::kPred});
+  if (instruction_.batch_group_count > 1) {  // The first elements alone.
+    const auto along = static_cast<std::size_t>(instruction_.dimensions[0]);
+    if (!shape.is_tuple()) shape.dimensions[along] = instruction_.batch_group_count;
+    for (Shape& part : shape.elements) part.dimensions[along] = instruction_.batch_group_count;
+  }
   return shape;
 }
 

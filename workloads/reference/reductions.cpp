@@ -225,17 +225,22 @@ Value sort(const hlo::Module& module, const HloInstruction& instruction, const O
   const std::size_t along = static_cast<std::size_t>(instruction.dimensions.at(0));
   const std::size_t length = static_cast<std::size_t>(limits[along]);
   const std::size_t step = static_cast<std::size_t>(strides_of(limits)[along]);
-  std::vector<Value> results;
-  for (const Value* operand : operands) results.push_back(*operand);
+  std::vector<Value> results;  // Of the first elements alone, where those are wanted.
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool is_tuple = instruction.shape.is_tuple();
+    results.push_back(make_value(is_tuple ? instruction.shape.elements[i] : instruction.shape));
+  }
+  const Extents& kept = results[0].shape.dimensions;
   std::vector<Scalar> parameters(2 * operands.size());
   std::vector<std::size_t> order(length);
   Extents lines = limits;
   lines[along] = 1;
   Index index(lines);
-  const Extents strides = strides_of(limits);
+  const Extents strides = strides_of(limits), strides_kept = strides_of(kept);
   const std::size_t count = length == 0 ? 0 : operands[0]->size() / length;
   for (std::size_t line = 0; line < count; ++line, index.next()) {
     const std::size_t first = static_cast<std::size_t>(index.offset(strides));
+    const std::size_t place = static_cast<std::size_t>(index.offset(strides_kept));
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -245,8 +250,10 @@ Value sort(const hlo::Module& module, const HloInstruction& instruction, const O
       return before.run(parameters).front().integer != 0;
     });
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      for (std::size_t k = 0; k < length; ++k) {
-        set_element(results[i], first + k * step, element(*operands[i], first + order[k] * step));
+      for (std::size_t k = 0; k < static_cast<std::size_t>(kept[along]); ++k) {
+        const std::size_t step_kept = static_cast<std::size_t>(strides_kept[along]);
+        set_element(results[i], place + k * step_kept,
+                    element(*operands[i], first + order[k] * step));
       }
     }
   }

@@ -22,7 +22,7 @@ struct SortForm {
   std::int64_t words = 1;  ///< Matrices.
   std::int64_t keys = 1;
   /// So many elements of each sequence are wanted, its first ones, the instruction's
-  /// batch_group_count, two at least; 0: all. What stands in the rows behind them is not defined.
+  /// batch_group_count, two at least, and the results have no others; 0: all.
   std::int64_t kept = 0;
 
   /// The network keeps 2^n elements; all bits of a position where that is not worth its while.

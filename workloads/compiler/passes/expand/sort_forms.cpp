@@ -375,7 +375,10 @@ std::vector<Id> Sorts::sorted(const Arrangement& lies, const std::vector<Id>& wo
                               std::int64_t keys) {
   std::vector<hlo::Shape> shapes;
   shapes.reserve(words.size());
-  for (const Id word : words) shapes.push_back(edit_.shape(word));
+  for (const Id word : words) {
+    shapes.push_back(edit_.shape(word));
+    if (lies.kept > 0) shapes.back().dimensions[0] = lies.kept;
+  }
   hlo::Shape whole = shapes[0];
   if (words.size() > 1) {
     whole = hlo::Shape();
@@ -391,17 +394,12 @@ std::vector<Id> Sorts::sorted(const Arrangement& lies, const std::vector<Id>& wo
   module_.computations.push_back(std::move(comparator));
   sort.called = {static_cast<hlo::ComputationId>(module_.computations.size() - 1)};
   const Id made = edit_.append_instruction(std::move(sort));
-  // Behind the rows that are wanted nothing is written.
-  const auto wanted = [&](Id matrix) {
-    if (lies.kept == 0) return matrix;
-    return edit_.slice(matrix, {0, 0}, {lies.kept, edit_.dimensions(matrix)[1]});
-  };
-  if (words.size() == 1) return {wanted(made)};
+  if (words.size() == 1) return {made};
   std::vector<Id> parts;
   for (std::size_t i = 0; i < words.size(); ++i) {
     HloInstruction part = edit_.start(HloOpcode::kGetTupleElement, {made}, shapes[i]);
     part.tuple_index = static_cast<std::int64_t>(i);
-    parts.push_back(wanted(edit_.append_instruction(std::move(part))));
+    parts.push_back(edit_.append_instruction(std::move(part)));
   }
   return parts;
 }
