@@ -651,6 +651,59 @@ ENTRY main {
   EXPECT_EQ(copies, 1);
 }
 
+/// Rows of eight numbers are gathered from a table, and added to one whose `update` gives the next.
+std::string table_of_rows(const std::string& update) {
+  return std::string(kAdd) + R"(
+ENTRY main {
+  table = f32[4096,8] parameter(0)
+  moment = f32[4096,8] parameter(1)
+  square = f32[4096,8] parameter(2)
+  places = s32[512] parameter(3)
+  rows = f32[512,8] gather(table, places), offset_dims={1}, collapsed_slice_dims={0},
+      start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}
+  zero = f32[] constant(0)
+  none = f32[4096,8] broadcast(zero), dimensions={}
+  slopes = f32[512,8] sine(rows)
+  sums = f32[4096,8] scatter(none, places, slopes), update_window_dims={1},
+      inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+)" + update +
+         "\n}\n";
+}
+
+/// What an optimiser makes of a whole table is worth copies of it: the rows alone are padding, but
+/// gathers and scatters need them.
+TEST(LayoutSearch, TablesThatAreUpdatedLieTheOtherWayRound) {
+  const std::string text = table_of_rows(R"(
+  next = f32[4096,8] add(moment, sums)
+  sums2 = f32[4096,8] multiply(sums, sums)
+  next2 = f32[4096,8] add(square, sums2)
+  step = f32[4096,8] multiply(next, next2)
+  changed = f32[4096,8] subtract(table, step)
+  ROOT r = (f32[4096,8], f32[4096,8], f32[4096,8], f32[512,8])
+      tuple(changed, next, next2, rows))");
+  Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::assign_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  for (const std::size_t parameter : {0, 1, 2}) {
+    EXPECT_EQ(hlo::to_string(entry.at(entry.parameters()[parameter]).shape),
+              "f32[4096,8]{0,1:T(8,128)}");
+  }
+  for (const HloInstruction& instruction : entry.instructions) {
+    if (instruction.opcode != HloOpcode::kGather && instruction.opcode != HloOpcode::kScatter) {
+      continue;
+    }
+    EXPECT_EQ(hlo::to_string(entry.at(instruction.operands[0]).shape), "f32[4096,8]{1,0:T(8,128)}");
+  }
+  check_hlo(text);
+}
+
+TEST(LayoutSearch, TablesWhoseRowsAloneAreReadLieByRows) {
+  Module module = hlo::read_hlo_text("test.hlo", table_of_rows("  ROOT r = f32[512,8] abs(rows)"));
+  compiler::assign_layouts(module);
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_EQ(hlo::to_string(entry.at(entry.parameters()[0]).shape), "f32[4096,8]{1,0:T(8,128)}");
+}
+
 /// Of the dimensions that a gradient of weights contracts one fills the MXUs: the other stands
 /// above the matrices, and none is copied for it.
 TEST(CanonicalForms, ContractedDimensionsStayApartWhereOneFillsTheMxus) {

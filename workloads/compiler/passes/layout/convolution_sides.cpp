@@ -17,7 +17,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
-#include "workloads/compiler/passes/layout/layout_search.h"
+#include "workloads/compiler/passes/layout/orders_in_step.h"
 #include "workloads/compiler/passes/layout/window_features.h"
 
 namespace tpu::compiler {

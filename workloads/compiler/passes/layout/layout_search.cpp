@@ -21,6 +21,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layout/orders_in_step.h"
 #include "workloads/compiler/passes/layout/standing_arrays.h"
 
 namespace tpu::compiler {
@@ -127,6 +128,7 @@ class LayoutSearch {
   double moved_cost(InstructionId id, const DimensionOrder& from, const DimensionOrder& to) const;
   double padded_tiles(InstructionId id);
   double copies_to_concatenate(const HloInstruction& concatenate);
+  double copies_to_rows(const HloInstruction& instruction);
   double relation_cost(InstructionId id);
   struct DotCost {
     double products = 0;
@@ -176,13 +178,14 @@ InstructionId LayoutSearch::representative(InstructionId id) {
 }
 
 bool LayoutSearch::is_stuck(InstructionId id) const {
-  if (!chooses_order(at(id).opcode)) return true;
+  if (!chooses_order(at(id).opcode) && !moves_rows(at(id))) return true;
   const bool is_result = id == computation_.root;
   if (!is_entry_ && (is_result || at(id).opcode == HloOpcode::kParameter)) return true;
   const auto& readers = users_[static_cast<std::size_t>(id)];
   return std::any_of(readers.begin(), readers.end(), [&](InstructionId user) {
     const bool is_root_tuple = user == computation_.root && at(user).opcode == HloOpcode::kTuple;
     if (is_root_tuple) return !is_entry_;
+    if (moves_rows(at(user))) return at(user).operands[1] == id;
     return shape(user).is_tuple() || !chooses_order(at(user).opcode);
   });
 }
@@ -302,11 +305,12 @@ double LayoutSearch::accesses(const HloInstruction& instruction) const {
                   : 1;
       break;
     default:
-      if (hlo::is_elementwise(instruction.opcode)) count = 0;
+      if (hlo::is_elementwise(instruction.opcode) || moves_rows(instruction)) count = 0;
   }
   for (InstructionId user : readers) {
     const bool reads = at(user).opcode == HloOpcode::kDot || at(user).opcode == HloOpcode::kReduce;
-    count += reads ? 1 : 0;
+    const bool gives = user == computation_.root && hlo::is_elementwise(instruction.opcode);
+    count += reads || gives ? 1 : 0;
   }
   return count;
 }
@@ -333,7 +337,7 @@ void LayoutSearch::find_relations() {
       case HloOpcode::kConcatenate:
         break;
       default:
-        continue;
+        if (!moves_rows(instruction)) continue;
     }
     if (instruction.opcode == HloOpcode::kReduce && !instruction.shape.is_tuple() &&
         takes_part(instruction.operands[0]) && feeds_back(instruction.id)) {
@@ -398,6 +402,18 @@ double LayoutSearch::copies_to_concatenate(const HloInstruction& concatenate) {
     }
   }
   return cost;
+}
+
+/// Of arrays of rows that lie otherwise.
+double LayoutSearch::copies_to_rows(const HloInstruction& instruction) {
+  double cost = 0;
+  for (std::size_t i = 0; i < instruction.operands.size(); i += 2) {
+    const InstructionId rows = instruction.operands[i];
+    if (takes_part(rows)) cost += moved_cost(rows, order(rows), row_major(shape(rows).rank()));
+  }
+  if (!takes_part(instruction.id)) return cost;
+  return cost +
+         moved_cost(instruction.id, row_major(instruction.shape.rank()), order(instruction.id));
 }
 
 /// Of a dot by its products, and of the blocks that it turns.
@@ -670,6 +686,7 @@ double LayoutSearch::relation_cost(InstructionId id) {
   const HloInstruction& instruction = at(id);
   const InstructionId operand = instruction.operands[0];
   if (instruction.opcode == HloOpcode::kDot) return takes_part(id) ? dot_cost(id) : 0;
+  if (moves_rows(instruction)) return copies_to_rows(instruction);
   if (!takes_part(operand) || !takes_part(id)) {
     return vector_cost(id) + (takes_part(operand) ? reduce_cost(id) : 0);
   }
@@ -809,7 +826,8 @@ std::vector<std::pair<int, DimensionOrder>> LayoutSearch::induced(int g) {
   for (InstructionId id : groups_[static_cast<std::size_t>(g)].relations) {
     const HloInstruction& instruction = at(id);
     const InstructionId operand = instruction.operands[0];
-    if (instruction.opcode == HloOpcode::kDot || !takes_part(operand) || !takes_part(id)) continue;
+    if (instruction.opcode == HloOpcode::kDot || moves_rows(instruction)) continue;
+    if (!takes_part(operand) || !takes_part(id)) continue;
     if (instruction.opcode == HloOpcode::kConcatenate) {
       for (InstructionId part : instruction.operands) {
         if (number(part) == number(id)) continue;
@@ -926,69 +944,6 @@ bool LayoutSearch::improve(int g) {
 }
 
 }  // namespace
-
-bool chooses_order(HloOpcode opcode) {
-  switch (opcode) {
-    case HloOpcode::kParameter:
-    case HloOpcode::kConstant:
-    case HloOpcode::kReshape:
-    case HloOpcode::kTranspose:
-    case HloOpcode::kDot:
-    case HloOpcode::kReduce:
-    case HloOpcode::kBroadcast:
-    case HloOpcode::kBitcastConvert:  // Of words of the same size, here.
-    case HloOpcode::kIota:
-    case HloOpcode::kCopy:
-    case HloOpcode::kSlice:
-    case HloOpcode::kPad:
-    case HloOpcode::kReverse:
-    case HloOpcode::kConcatenate:
-    case HloOpcode::kDynamicSlice:
-    case HloOpcode::kDynamicUpdateSlice:
-      return true;
-    default:
-      return hlo::is_elementwise(opcode);
-  }
-}
-
-std::vector<InstructionId> operands_in_step(const Computation& computation,
-                                            const HloInstruction& instruction) {
-  switch (instruction.opcode) {
-    case HloOpcode::kSlice:
-    case HloOpcode::kPad:
-    case HloOpcode::kReverse:
-    case HloOpcode::kReduceWindow:
-    case HloOpcode::kCopy:
-    case HloOpcode::kBitcastConvert:
-    case HloOpcode::kDynamicSlice:
-      return {instruction.operands[0]};
-    case HloOpcode::kDynamicUpdateSlice:
-    case HloOpcode::kSelectAndScatter:
-      return {instruction.operands[0], instruction.operands[1]};
-    case HloOpcode::kConcatenate:
-      return instruction.operands;
-    case HloOpcode::kAllReduce:
-      if (instruction.shape.is_tuple()) return {};
-      return instruction.operands;
-    default:
-      break;
-  }
-  if (!hlo::is_elementwise(instruction.opcode)) return {};
-  std::vector<InstructionId> same;
-  for (InstructionId operand : instruction.operands) {
-    if (computation.at(operand).shape.rank() == instruction.shape.rank()) same.push_back(operand);
-  }
-  return same;
-}
-
-DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std::int64_t>& kept) {
-  DimensionOrder part;
-  for (std::int64_t d : whole) {
-    const auto place = std::find(kept.begin(), kept.end(), d);
-    if (place != kept.end()) part.push_back(place - kept.begin());
-  }
-  return part;
-}
 
 void search_orders(const Computation& computation, bool is_entry, const Target& target,
                    const std::vector<DimensionOrder>& given, std::vector<DimensionOrder>& orders) {

@@ -8,19 +8,6 @@
 
 namespace tpu::compiler {
 
-/// Operations through which orders are chosen; what others read or make is row-major, or as
-/// convolutions and windows ask.
-bool chooses_order(hlo::HloOpcode opcode);
-
-/// Operands that lie in the same order as the result: those of the result's rank whose elements are
-/// neither permuted nor mixed.
-std::vector<hlo::InstructionId> operands_in_step(const hlo::Computation& computation,
-                                                 const hlo::HloInstruction& instruction);
-
-/// The order of an array that has some of the dimensions of a larger one, so that a kernel can go
-/// through both: `kept` are the larger one's dimensions, in the order of the smaller one's.
-DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std::int64_t>& kept);
-
 /// Chooses orders for the arrays of rank >= 2 whose order in `orders` is empty, so that what the
 /// program moves is least: bytes of arrays that stand in memory, padding of tiles included; copies
 /// where a reshape, transpose, broadcast or reduction joins two orders that do not go together;
@@ -29,7 +16,8 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 /// Arrays that elementwise operations, slices, pads or concatenations join have one order. The
 /// search goes from row-major order everywhere to a local minimum: one order is changed at a time,
 /// and those of its neighbours with it as long as that pays. Arrays that other operations read or
-/// make, and those that a computation other than the entry takes or gives, stay in row-major order.
+/// make, and those that a computation other than the entry takes or gives, stay in row-major order;
+/// tables of rows that are gathered or added to cost a copy where they lie otherwise.
 /// `given`: orders of arrays that others have or want, by instruction; an array that lies otherwise
 /// costs a copy.
 /// An order in which the sums of a reduction fit no VMEM is taken where there is no other.

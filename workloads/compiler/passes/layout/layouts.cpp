@@ -20,6 +20,7 @@
 #include "workloads/compiler/passes/layout/generated_values.h"
 #include "workloads/compiler/passes/layout/layout_search.h"
 #include "workloads/compiler/passes/layout/narrow_copies.h"
+#include "workloads/compiler/passes/layout/orders_in_step.h"
 #include "workloads/compiler/passes/layout/padded_images.h"
 
 namespace tpu::compiler {
@@ -438,7 +439,7 @@ void LayoutAssignment::make_rows_fit() {
     const bool sorts = opcode == HloOpcode::kSort;
     const bool scans =
         opcode == HloOpcode::kReduceWindow && scan_form(module_, computation_, at(id));
-    if (opcode != HloOpcode::kGather && opcode != HloOpcode::kScatter && !sorts && !scans) continue;
+    if (!moves_rows(at(id)) && !sorts && !scans) continue;
     if (at(id).shape.is_tuple() && !sorts) continue;
     for (std::size_t operand = 0; operand < at(id).operands.size(); operand += sorts ? 1 : 2) {
       const InstructionId rows = at(id).operands[operand];

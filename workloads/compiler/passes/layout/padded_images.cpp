@@ -10,7 +10,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
-#include "workloads/compiler/passes/layout/layout_search.h"
+#include "workloads/compiler/passes/layout/orders_in_step.h"
 
 namespace tpu::compiler {
 

@@ -1,0 +1,80 @@
+#include "workloads/compiler/passes/layout/orders_in_step.h"
+
+#include <algorithm>
+
+namespace tpu::compiler {
+
+using hlo::Computation;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+using hlo::InstructionId;
+
+bool chooses_order(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kParameter:
+    case HloOpcode::kConstant:
+    case HloOpcode::kReshape:
+    case HloOpcode::kTranspose:
+    case HloOpcode::kDot:
+    case HloOpcode::kReduce:
+    case HloOpcode::kBroadcast:
+    case HloOpcode::kBitcastConvert:  // Of words of the same size, here.
+    case HloOpcode::kIota:
+    case HloOpcode::kCopy:
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kReverse:
+    case HloOpcode::kConcatenate:
+    case HloOpcode::kDynamicSlice:
+    case HloOpcode::kDynamicUpdateSlice:
+      return true;
+    default:
+      return hlo::is_elementwise(opcode);
+  }
+}
+
+std::vector<InstructionId> operands_in_step(const Computation& computation,
+                                            const HloInstruction& instruction) {
+  switch (instruction.opcode) {
+    case HloOpcode::kSlice:
+    case HloOpcode::kPad:
+    case HloOpcode::kReverse:
+    case HloOpcode::kReduceWindow:
+    case HloOpcode::kCopy:
+    case HloOpcode::kBitcastConvert:
+    case HloOpcode::kDynamicSlice:
+      return {instruction.operands[0]};
+    case HloOpcode::kDynamicUpdateSlice:
+    case HloOpcode::kSelectAndScatter:
+      return {instruction.operands[0], instruction.operands[1]};
+    case HloOpcode::kConcatenate:
+      return instruction.operands;
+    case HloOpcode::kAllReduce:
+      if (instruction.shape.is_tuple()) return {};
+      return instruction.operands;
+    default:
+      break;
+  }
+  if (!hlo::is_elementwise(instruction.opcode)) return {};
+  std::vector<InstructionId> same;
+  for (InstructionId operand : instruction.operands) {
+    if (computation.at(operand).shape.rank() == instruction.shape.rank()) same.push_back(operand);
+  }
+  return same;
+}
+
+DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std::int64_t>& kept) {
+  DimensionOrder part;
+  for (std::int64_t d : whole) {
+    const auto place = std::find(kept.begin(), kept.end(), d);
+    if (place != kept.end()) part.push_back(place - kept.begin());
+  }
+  return part;
+}
+
+bool moves_rows(const HloInstruction& instruction) {
+  const bool is_gather = instruction.opcode == HloOpcode::kGather;
+  return is_gather || (instruction.opcode == HloOpcode::kScatter && !instruction.shape.is_tuple());
+}
+
+}  // namespace tpu::compiler
