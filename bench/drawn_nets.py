@@ -42,7 +42,7 @@ class Layers:
     """The layers that every kind shares, of the drawn type, norm and activation."""
 
     def __init__(self, d, images=False):
-        self.d, self.type = d, dict(f32=jnp.float32, bf16=jnp.bfloat16)[d("type", "f32", "bf16", "bf16")]
+        self.d, self.type = d, dict(f32=jnp.float32, bf16=jnp.bfloat16, f64=jnp.float64)[d("type", "f32", "bf16", "bf16")]
         self.activate = ACTIVATIONS[d("activation", *ACTIVATIONS)]
         self.norms = ("batch", "batch", "group", "layer", "none", "instance") if images else ("layer", "layer", "rms", "none")
         d("norm", *self.norms)

@@ -18,6 +18,7 @@ class Program:
     precision = "highest"
     allowed = 1e-4
     for_tpu = False
+    patience = 20
 
     def __init__(self, seed, nested=False):
         self.random = np.random.default_rng(seed)
@@ -37,6 +38,10 @@ class Program:
 
     def rounded(self):
         """Its results with roundings that the machine may make, where those may carry far; else nothing."""
+
+    def compared(self, outputs):
+        """What is compared of its results."""
+        return outputs
 
     def least(self, outputs):
         """What elements count as at least; outputs that are nearly zero count in absolute terms."""
