@@ -50,6 +50,10 @@ double gathered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, st
 double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
                              const Target& target);
 
+/// Cycles that a gather of `count` blocks takes: a block is an array of these extents.
+double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::ElementType type,
+                              std::int64_t count, const Target& target);
+
 /// Whether there is a kernel for an operation that moves elements between arrays that lie like
 /// this.
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,

@@ -64,9 +64,15 @@ LoweredKernel lower_relayout(const hlo::Module& module, const hlo::Computation& 
 LoweredKernel lower_dynamic_slice(const hlo::Module& module, const hlo::Computation& computation,
                                   const hlo::HloInstruction& instruction, const Target& target);
 
-/// Lowers a gather of whole rows of a table by s32 indices, or a scatter that adds such rows.
+/// Lowers a gather of whole rows, or blocks of rows, of a table by s32 indices, or a scatter that
+/// adds rows.
 LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers a gather of blocks: of an array of rank 3 or more what stands at numbers of its first
+/// dimension.
+LoweredKernel lower_block_gather(const hlo::Module& module, const hlo::Computation& computation,
+                                 const hlo::HloInstruction& instruction, const Target& target);
 
 /// Lowers a scatter of single elements into a vector by a vector of s32 indices; those outside of
 /// it have no effect.

@@ -11,6 +11,7 @@
 #include "workloads/compiler/ir/constant_word.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/indexed/index_words.h"
 #include "workloads/compiler/kernels/indexed/scatter_combiner.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/tiles/block_pipeline.h"
@@ -22,8 +23,6 @@ namespace {
 
 using isa::Opcode;
 
-/// Tiles of a rank-1 array, of four granules each.
-constexpr std::int64_t kIndexTile = 1024, kIndexTileGranules = 4;
 /// Of VMEM, for what finds no register.
 constexpr std::int64_t kRoomForSpills = 64 << 10;
 
@@ -44,11 +43,6 @@ struct EmbeddingShapes {
   throw WorkloadError("no kernel for " + std::string(hlo::to_string(instruction.opcode)) + " " +
                       hlo::to_string(table) + ", " + hlo::to_string(indices) + " -> " +
                       hlo::to_string(instruction.shape) + " \"" + instruction.name + "\": " + why);
-}
-
-/// Two tiles of indices where SMEM has room for half of one beside them.
-std::int64_t indices_at_once(const Target& target) {
-  return target.kernel_smem_words() >= 5 * kIndexTile / 2 ? 2 * kIndexTile : kIndexTile;
 }
 
 EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::Shape& table,
@@ -96,53 +90,6 @@ StridedBox lane_tiles_box(std::int64_t tile_rows, std::int64_t width,
   return {static_cast<std::uint32_t>(shapes.tile_granules() * width),
           static_cast<std::uint32_t>(tile_rows),
           static_cast<std::uint32_t>(shapes.tile_granules() * shapes.lane_tiles)};
-}
-
-/// Brings indices into SMEM, chunk by chunk.
-class IndexWords {
- public:
-  IndexWords(KernelBuilder& builder, SReg hbm, const EmbeddingShapes& shapes)
-      : builder_(builder),
-        hbm_(hbm),
-        count_(shapes.count),
-        chunk_(shapes.chunk),
-        words_(builder.allocate_smem(static_cast<std::uint32_t>(chunk_))),
-        flag_(builder.allocate_flag()) {}
-
-  void load(Index chunk) {
-    const std::int64_t indices = is_last(chunk) ? count_ % chunk_ : chunk_;
-    const std::int64_t granules = ceil_divide(indices, kIndexTile) * kIndexTileGranules;
-    const Index place = multiply(builder_, chunk, chunk_ / kIndexTile * kIndexTileGranules);
-    builder_.misc(Opcode::kDmaHbmToSmem,
-                  {builder_.add(hbm_, to_operand(builder_, place)), granules, words_, flag_});
-    builder_.wait(flag_, static_cast<std::uint64_t>(granules));
-    builder_.new_block();
-  }
-  /// Whether it is one of fewer indices, behind the whole ones.
-  bool is_last(Index chunk) const { return chunk.is_constant() && chunk.offset == count_ / chunk_; }
-  /// Index number `i` of those loaded.
-  SReg get(Index i) {
-    return builder_.load_smem(words_ + static_cast<std::uint32_t>(i.offset), i.reg);
-  }
-  /// The row of a table that index number `i` names: HLO clamps those of a gather.
-  SReg clamped(Index i, std::int64_t table_rows) {
-    return builder_.min(builder_.max(get(i), 0), table_rows - 1);
-  }
-
- private:
-  KernelBuilder& builder_;
-  SReg hbm_;
-  std::int64_t count_, chunk_;
-  std::uint32_t words_, flag_;
-};
-
-/// Runs the body `count` times; once without a loop.
-void repeat(KernelBuilder& builder, std::int64_t count, const std::function<void(Index)>& body) {
-  if (count == 1) {
-    body({});
-  } else {
-    builder.loop(static_cast<std::uint64_t>(count), [&](SReg index) { body({index, 0}); });
-  }
 }
 
 /// By how much a VMEM row of two packed rows is shifted so that the upper halves are this one's.
@@ -200,7 +147,7 @@ LoweredKernel GatherKernel::emit() {
   const SReg result = builder_.operand(2);
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count, shapes_.chunk);
   const auto rows = static_cast<std::uint64_t>(2 * kGroup * width_);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
@@ -218,13 +165,9 @@ LoweredKernel GatherKernel::emit() {
 }
 
 void GatherKernel::emit_part() {
-  const std::int64_t full = shapes_.count / shapes_.chunk;
-  if (full > 0) {
-    repeat(builder_, full, [&](Index chunk) { emit_chunk(chunk, shapes_.chunk / kGroup); });
-  }
-  if (shapes_.count % shapes_.chunk != 0) {
-    emit_chunk({{}, full}, ceil_divide(shapes_.count % shapes_.chunk, kGroup));
-  }
+  indices_->for_each_chunk([this](Index chunk, std::int64_t indices) {
+    emit_chunk(chunk, ceil_divide(indices, kGroup));
+  });
 }
 
 SReg GatherKernel::row_of(Index i) { return indices_->clamped(i, shapes_.table_rows); }
@@ -301,7 +244,6 @@ void GatherKernel::assemble_tile(const std::vector<SReg>& from, const std::vecto
 }
 
 void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
-  indices_->load(chunk);
   const std::int64_t tile_rows = ceil_divide(shapes_.count, 8);
   const std::int64_t row_granules = shapes_.tile_granules() * shapes_.lane_tiles;
   const std::int64_t part_granules = shapes_.tile_granules() * width_;
@@ -432,7 +374,7 @@ LoweredKernel ResidentGatherKernel::emit() {
   result_ = builder_.operand(2);
   table_flag_ = builder_.allocate_flag();
   store_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count, shapes_.chunk);
   const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   part_ =
       builder_.allocate_vmem(static_cast<std::uint64_t>(shapes_.tile_rows() * tile_rows * width_));
@@ -453,14 +395,9 @@ void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
   table_dma_.start(builder_.add(table_, first_lane_granule), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
   const SReg result = builder_.add(result_, first_lane_granule);
-  const std::int64_t full = shapes_.count / shapes_.chunk;
-  if (full > 0) {
-    repeat(builder_, full,
-           [&](Index chunk) { emit_chunk(chunk, shapes_.chunk / kRowGroup, result); });
-  }
-  if (shapes_.count % shapes_.chunk != 0) {
-    emit_chunk({{}, full}, ceil_divide(shapes_.count % shapes_.chunk, kRowGroup), result);
-  }
+  indices_->for_each_chunk([&](Index chunk, std::int64_t indices) {
+    emit_chunk(chunk, ceil_divide(indices, kRowGroup), result);
+  });
 }
 
 /// Indices behind the last one are whatever their memory holds: they are clamped like others, and
@@ -503,7 +440,6 @@ void ResidentGatherKernel::assemble_packed(Index first, Index to) {
 }
 
 void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg result) {
-  indices_->load(chunk);
   const BlockPipeline::Transfer store =
       groups_of_rows(builder_, {shapes_, width_, chunk, result}, result_dma_, rows_, store_flag_);
   BlockPipeline(builder_, {groups}, {}, store).run([this](Index group, Index parity) {
@@ -613,7 +549,7 @@ LoweredKernel ScatterKernel::emit() {
   result_ = builder_.operand(3);
   table_flag_ = builder_.allocate_flag();
   update_flag_ = BlockPipeline::allocate_flags(builder_);
-  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_);
+  indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count, shapes_.chunk);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
   rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
@@ -647,23 +583,15 @@ void ScatterKernel::emit_part(Index part, std::int64_t height, SReg first_lane_g
   }
   const Index first_row = multiply(builder_, part, 8 * height_);
   const SReg updates = builder_.add(updates_, first_lane_granule);
-  const std::int64_t full = shapes_.count / shapes_.chunk;
-  if (full > 0) {
-    repeat(builder_, full, [&](Index chunk) {
-      add_chunk(chunk, shapes_.chunk / kRowGroup, first_row, height, updates);
-    });
-  }
-  if (shapes_.count % shapes_.chunk != 0) {
-    add_chunk({{}, full}, ceil_divide(shapes_.count % shapes_.chunk, kRowGroup), first_row, height,
-              updates);
-  }
+  indices_->for_each_chunk([&](Index chunk, std::int64_t indices) {
+    add_chunk(chunk, ceil_divide(indices, kRowGroup), first_row, height, updates);
+  });
   result_dma_.start(builder_.add(result_, offset), part_, table_flag_, granules);
   builder_.wait(table_flag_, granules);
 }
 
 void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,
                               std::int64_t height, SReg updates) {
-  indices_->load(chunk);
   const BlockPipeline::Transfer load =
       groups_of_rows(builder_, {shapes_, width_, chunk, updates}, update_dma_, rows_, update_flag_);
   BlockPipeline(builder_, {groups}, load, {}).run([&](Index group, Index) {
@@ -740,6 +668,7 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
   const hlo::Shape& table = computation.at(instruction.operands.at(0)).shape;
   const hlo::Shape& indices = computation.at(instruction.operands.at(1)).shape;
   if (instruction.opcode == hlo::HloOpcode::kGather) {
+    if (table.rank() > 2) return lower_block_gather(module, computation, instruction, target);
     const EmbeddingShapes shapes =
         read_shapes(instruction, table, indices, instruction.shape, target);
     if (table_is_resident(shapes, target)) {

@@ -105,6 +105,8 @@ class IndexedAccess {
   void visit_gather(Id id);
   Extents own_picks(const HloInstruction& gather) const;
   Id start_of(const HloInstruction& gather, const Extents& extents, std::int64_t dimension);
+  bool take_blocks(const HloInstruction& gather, double otherwise);
+  std::optional<Id> block_numbers(const HloInstruction& gather, std::int64_t inner);
   bool cut_windows(const HloInstruction& gather, Id array, const Extents& extents,
                    const Extents& windows, double otherwise);
   Id in_result_order(const HloInstruction& gather, Id result, const Roles& roles,
@@ -272,6 +274,80 @@ Id IndexedAccess::start_of(const HloInstruction& gather, const Extents& extents,
   return rows_.clamp(number, extents[at_d] - dims.slice_sizes[at_d]);
 }
 
+/// For each block of the result, that many inner dimensions, its number among the operand's blocks:
+/// the row-major place of their other dimensions. None: the windows are parts of those, or the
+/// result has its dimensions in another order.
+std::optional<Id> IndexedAccess::block_numbers(const HloInstruction& gather, std::int64_t inner) {
+  const hlo::GatherDimensions& dims = gather.gather;
+  const Extents extents = edit_.dimensions(gather.operands[0]);
+  const Extents& made = gather.shape.dimensions;
+  const Extents blocks(made.begin(), made.end() - inner);
+  const auto rank = static_cast<std::int64_t>(blocks.size());
+  Extents own;  // The result's dimensions of the indices, batches first, as starts have them.
+  for (std::int64_t d = 0; d < gather.shape.rank(); ++d) {
+    if (!contains(dims.offset_dims, d)) own.push_back(d);
+  }
+  const auto of_index = [&](std::int64_t d) {
+    return own[static_cast<std::size_t>(d - (d > dims.index_vector_dim ? 1 : 0))];
+  };
+  Extents starts;
+  for (std::int64_t d : dims.start_indices_batching_dims) starts.push_back(of_index(d));
+  for (std::int64_t d : own) {
+    if (!contains(starts, d)) starts.push_back(d);
+  }
+  if (!std::is_sorted(starts.begin(), starts.end())) return std::nullopt;
+  std::vector<Id> components;
+  std::size_t windows = 0;
+  for (std::size_t d = 0; d + static_cast<std::size_t>(inner) < extents.size(); ++d) {
+    const auto dimension = static_cast<std::int64_t>(d);
+    const bool is_batching = contains(dims.operand_batching_dims, dimension);
+    const bool is_whole = dims.slice_sizes[d] == extents[d];
+    if (!is_batching && !is_whole && dims.slice_sizes[d] != 1) return std::nullopt;
+    const bool is_window = !is_batching && !contains(dims.collapsed_slice_dims, dimension);
+    const std::int64_t place =
+        is_window     ? dims.offset_dims[windows++]
+        : is_batching ? of_index(dims.start_indices_batching_dims[static_cast<std::size_t>(
+                            place_in(dims.operand_batching_dims, dimension))])
+                      : -1;
+    if (place >= rank) return std::nullopt;
+    const bool is_indexed = !is_batching && !is_whole;
+    if (is_indexed && !contains(dims.start_index_map, dimension)) return std::nullopt;
+    components.push_back(is_indexed
+                             ? edit_.broadcast(start_of(gather, extents, dimension), blocks, starts)
+                         : place < 0 ? edit_.splat(ElementType::kS32, blocks, 0)
+                                     : edit_.iota(ElementType::kS32, blocks, place));
+  }
+  return edit_.reshape(linear(components, extents), {product(blocks)});
+}
+
+/// A gather of all that the dimensions behind the last one with an index have, where these are two
+/// or more: blocks, which lie together. False where that takes more cycles than `otherwise`.
+bool IndexedAccess::take_blocks(const HloInstruction& gather, double otherwise) {
+  const hlo::GatherDimensions& dims = gather.gather;
+  const Extents extents = edit_.dimensions(gather.operands[0]);
+  const Extents& made = gather.shape.dimensions;
+  const ElementType type = gather.shape.type;
+  if (hlo::byte_size(type) != 4 && type != ElementType::kBf16) return false;
+  std::int64_t inner = 0;
+  const auto stays = [&](std::int64_t behind) {
+    const auto d = static_cast<std::int64_t>(extents.size()) - 1 - behind;
+    return d >= 0 &&
+           dims.slice_sizes[static_cast<std::size_t>(d)] == extents[static_cast<std::size_t>(d)] &&
+           !contains(dims.operand_batching_dims, d) && !contains(dims.collapsed_slice_dims, d) &&
+           contains(dims.offset_dims, gather.shape.rank() - 1 - behind);
+  };
+  while (stays(inner)) ++inner;
+  const Extents block(extents.end() - inner, extents.end());
+  const std::int64_t count = gather.shape.element_count() / product(block);
+  if (inner < 2 || gathered_blocks_cycles(block, type, count, target_) >= otherwise) return false;
+  const std::optional<Id> numbers = block_numbers(gather, inner);
+  if (!numbers) return false;
+  const std::int64_t blocks = product(extents) / product(block);
+  const Id table = edit_.reshape(gather.operands[0], joined({{blocks}, block}));
+  edit_.finish(edit_.reshape(rows_.append_gather(table, *numbers), made));
+  return true;
+}
+
 /// A gather of windows by halves of their places (window_shifts.h), single elements along other
 /// dimensions first; false where that takes more cycles than `otherwise`.
 bool IndexedAccess::cut_windows(const HloInstruction& gather, Id array, const Extents& extents,
@@ -379,11 +455,9 @@ void IndexedAccess::visit_gather(Id id) {
   Extents indexed_extents;
   const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
   const bool is_word = hlo::byte_size(gather.shape.type) == 4;
-  if (!expanded.empty() &&
-      cut_windows(gather, array, extents, expanded,
-                  rows_.pick_cycles(roles.view, product(pick_extents), is_matrix, is_word))) {
-    return;
-  }
+  const double cycles = rows_.pick_cycles(roles.view, product(pick_extents), is_matrix, is_word);
+  if (!indexed.empty() && take_blocks(gather, cycles)) return;
+  if (!expanded.empty() && cut_windows(gather, array, extents, expanded, cycles)) return;
   for (std::int64_t d : roles.indexed) {
     const auto at_d = static_cast<std::size_t>(d);
     Id number = edit_.broadcast(start_of(gather, extents, d), pick_extents, own_places);

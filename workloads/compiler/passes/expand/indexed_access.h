@@ -12,8 +12,10 @@ namespace tpu::compiler {
 /// - A gather or scatter by any mixture of batching, indexed and window dimensions becomes one of
 ///   whole rows of a table (a DMA per row), or, where that moves more, a selection: the gathered
 ///   dimension is compared with the indices element by element and reduced. The cheaper one is
-///   chosen by estimates of both in cycles. Single elements that are taken by DMA stand 128 in a
-///   row. Of updates that replace, the last one of each place is found, then gathered.
+///   chosen by estimates of both in cycles. Where a gather takes all of two or more minor
+///   dimensions it may be one of blocks of whole tiles, which lie together, and moves nothing else.
+///   Single elements that are taken by DMA stand 128 in a row. Of updates that replace, the last
+///   one of each place is found, then gathered.
 /// - A dynamic-slice or dynamic-update-slice along major dimensions stays as it is (whole tiles by
 ///   DMA). Other dynamic-slices are gathers with one start; other updates select between the array
 ///   and the update, which costs a pass over the array.

@@ -1,5 +1,6 @@
 #include "workloads/compiler/passes/expand/indexed_rows.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -8,6 +9,7 @@
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
 
@@ -34,8 +36,16 @@ double cycles_by_rows(RowsCycles of_kernel, const IndexedView& view, std::int64_
                       bool is_matrix, const Target& target) {
   const std::int64_t table_rows = view.batch * view.indexed;
   const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
-  const double rows = kKernelCycles + of_kernel(table_rows, width, view.batch * picks, target);
-  return is_matrix ? rows : rows + kKernelCycles + static_cast<double>(table_rows * width);
+  const std::int64_t count = view.batch * picks;
+  const auto moved = [&](std::int64_t rows) {
+    const std::int64_t bytes = 2 * rows * width * isa::kVmemRowBytes;
+    return kKernelCycles + static_cast<double>(bytes) / target.hbm_bytes_per_cycle;
+  };
+  const auto is_long = [](std::int64_t extent) { return extent > 1; };
+  double cycles = kKernelCycles + of_kernel(table_rows, width, count, target);
+  if (!is_matrix) cycles += moved(table_rows);
+  if (std::count_if(view.inners.begin(), view.inners.end(), is_long) > 1) cycles += moved(count);
+  return cycles;
 }
 
 bool is_short_table(std::int64_t rows, std::int64_t width, double row_cycles) {
@@ -200,21 +210,23 @@ Id IndexedRows::pick(Id array, const IndexedView& view, Id numbers, std::int64_t
                    : pick_by_rows(array, view, numbers, picks);
 }
 
-/// Rows of a table by a vector of numbers.
 Id IndexedRows::append_gather(Id table, Id numbers) {
-  const std::int64_t width = edit_.dimensions(table)[1];
+  Extents window = edit_.dimensions(table), made = window, offsets(window.size() - 1);
+  window[0] = 1;
+  made[0] = edit_.dimensions(numbers)[0];
+  std::iota(offsets.begin(), offsets.end(), 1);
   HloInstruction gather;
   gather.opcode = HloOpcode::kGather;
   gather.name =
       at(table).name + ".rows." + std::to_string(module_.entry_computation().instructions.size());
   gather.metadata = at(table).metadata;
   gather.operands = {table, numbers};
-  gather.shape = hlo::array_shape(edit_.shape(table).type, {edit_.dimensions(numbers)[0], width});
-  gather.gather.edit().offset_dims = {1};
+  gather.shape = hlo::array_shape(edit_.shape(table).type, made);
+  gather.gather.edit().offset_dims = offsets;
   gather.gather.edit().collapsed_slice_dims = {0};
   gather.gather.edit().start_index_map = {0};
   gather.gather.edit().index_vector_dim = 1;
-  gather.gather.edit().slice_sizes = {1, width};
+  gather.gather.edit().slice_sizes = window;
   return edit_.append_instruction(std::move(gather));
 }
 

@@ -25,7 +25,8 @@ double selection_cycles(const IndexedView& view, std::int64_t picks);
 using RowsCycles = double (*)(std::int64_t table_rows, std::int64_t lane_tiles, std::int64_t count,
                               const Target& target);
 
-/// Cycles of picks by rows; what is no matrix becomes one first, 512 bytes in a cycle.
+/// Cycles of picks by rows; what is no matrix becomes one first, and rows have their dimensions
+/// again behind it.
 double cycles_by_rows(RowsCycles of_kernel, const IndexedView& view, std::int64_t picks,
                       bool is_matrix, const Target& target);
 
@@ -56,6 +57,9 @@ class IndexedRows {
   /// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner], the
   /// latter in that order but with any extents.
   Id pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks, bool is_matrix);
+  /// What stands at the numbers (a vector, in range) of a table's first dimension: a kernel's rows
+  /// of a matrix, or blocks of more dimensions.
+  Id append_gather(Id table, Id numbers);
   /// The array with one dimension replaced by what the numbers (a vector, in range) pick of it.
   Id take(Id array, std::int64_t dimension, Id numbers);
 
@@ -72,7 +76,6 @@ class IndexedRows {
  private:
   const hlo::HloInstruction& at(Id id) const { return module_.entry_computation().at(id); }
 
-  Id append_gather(Id table, Id numbers);
   Id pick_by_rows(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
   Id gather_lanes(Id array, const IndexedView& view, Id numbers, std::int64_t picks);
   Id pick_by_selection(Id array, const IndexedView& view, Id numbers);
