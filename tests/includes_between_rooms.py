@@ -33,6 +33,7 @@ KERNELS = {
     "relayout": {"elementwise", "tiles"},
     "pooling": {"elementwise", "tiles"},
     "sort": {"elementwise", "tiles"},
+    "elimination": {"elementwise", "tiles"},
     "indexed": {"elementwise", "relayout", "tiles"},
     "collective": set(),
 }

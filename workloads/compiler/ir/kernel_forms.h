@@ -54,6 +54,9 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
 double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::ElementType type,
                               std::int64_t count, const Target& target);
 
+/// Cycles that an elimination (`ir/elimination.h`) of an array of these extents takes.
+double elimination_cycles(const std::vector<std::int64_t>& extents, const Target& target);
+
 /// Whether there is a kernel for an operation that moves elements between arrays that lie like
 /// this.
 bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& computation,

@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
+#include "workloads/compiler/ir/elimination.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/kernels/collective/bucket_all_reduce.h"
@@ -132,6 +133,9 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
       return with(lower_embedding);
     case HloOpcode::kSort:
       return with(lower_sort);
+    case HloOpcode::kCustomCall:
+      if (is_elimination(instruction)) return with(lower_elimination);
+      refuse(entry, instruction);
     default:
       refuse(entry, instruction);
   }

@@ -211,18 +211,14 @@ class BlockedSystem {
       }
       blocks.push_back(taken);
     }
-    const Id all = m_.stacked(blocks);
-    const Extents extents = edit_.dimensions(all);
-    const auto last = static_cast<std::int64_t>(extents.size()) - 1;
-    const Id is_diagonal =
-        edit_.compare(edit_.iota(ElementType::kS32, extents, last - 1),
-                      edit_.iota(ElementType::kS32, extents, last), ComparisonDirection::kEq);
-    const Id identity = edit_.select(is_diagonal, edit_.splat(ElementType::kF32, extents, 1),
-                                     edit_.splat(ElementType::kF32, extents, 0));
+    HloInstruction inverses = edit_.start(HloOpcode::kCustomCall, {m_.stacked(blocks)}, {});
+    inverses.shape = edit_.shape(inverses.operands[0]);
+    inverses.custom_call_target = std::string(kTriangularInverse);
     TriangularOptions options = options_;
     options.is_left = true;
     options.is_transposed = false;
-    inverses_ = triangular_solution(edit_, all, identity, options);
+    inverses.raw_attributes = options.attributes();
+    inverses_ = edit_.append_instruction(std::move(inverses));
   }
   Id with_ones(Id matrix, std::int64_t from) {
     const Extents extents = edit_.dimensions(matrix);

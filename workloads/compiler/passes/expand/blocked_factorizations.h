@@ -7,8 +7,9 @@ namespace tpu::compiler {
 
 /// Part of `expand_factorizations`: factorizations of large matrices in terms of those of blocks
 /// and of products of matrices, as LAPACK and XLA's expanders have them. What the loops over
-/// columns take and what the products take, by estimate (`factorization_forms.h`), says how large
-/// the blocks are, or that there are none. Products are as precise as f32.
+/// columns or the kernel of eliminations take and what the products take, by estimate
+/// (`factorization_forms.h`), says how large the blocks are, or that there are none. Products are
+/// as precise as f32.
 ///   - Cholesky: factor and inverse of a block, the rows below it times the inverse, their product
 ///     with themselves off what is left.
 ///   - Triangular systems: inverses of all blocks on the diagonal at once; the solution by halves,

@@ -9,6 +9,7 @@
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/elimination.h"
 #include "workloads/compiler/passes/expand/blocked_factorizations.h"
 #include "workloads/compiler/passes/expand/counted_loop.h"
 #include "workloads/compiler/passes/expand/factorization_forms.h"
@@ -65,6 +66,9 @@ class FactorizationExpander {
   Id with_batch_placed(Id operand);
   Id with_batch_as_given(Id result, const Extents& extents);
   std::vector<Id> expanded(const std::vector<Id>& operands);
+  bool is_kernel() const;
+  Id eliminated_in_place(Id matrix);
+  Id triangular_inverse(Id triangle);
   Id eliminated(Id matrix, std::int64_t columns);
   Id cholesky(Id given);
   std::vector<Id> cholesky_and_inverse(Id given);
@@ -129,7 +133,7 @@ std::int64_t FactorizationExpander::matrices_at_a_time(std::uint64_t most_bytes)
 void FactorizationExpander::work_in_parts(std::uint64_t most_bytes) {
   const std::vector<hlo::Shape>& results = results_;
   const std::int64_t count = count_, part = matrices_at_a_time(most_bytes);
-  if (part == count || part == 0) return;
+  if (is_kernel() || part == count || part == 0) return;
 
   const auto batched = [this](const Extents& extents, std::int64_t matrices) {
     Extents made = of_one(extents, batch_rank_);
@@ -225,6 +229,7 @@ std::vector<Id> FactorizationExpander::expanded(const std::vector<Id>& operands)
     return {triangular_solve(operands[0], operands[1])};
   }
   if (calls(old_, kCholeskyAndInverse)) return cholesky_and_inverse(operands[0]);
+  if (calls(old_, kTriangularInverse)) return {triangular_inverse(operands[0])};
   if (calls(old_, "LuDecomposition")) return lu(operands[0]);
   if (calls(old_, "Qr")) return qr(operands[0]);
   return {reflectors(operands[0], operands[1])};
@@ -242,6 +247,20 @@ void FactorizationExpander::run() {
   } else {
     edit_.finish(made[0]);
   }
+}
+
+/// Whether matrices are eliminated by a kernel of their own, not in a loop over columns.
+bool FactorizationExpander::is_kernel() const {
+  const bool is_known = old_.opcode == HloOpcode::kCholesky || calls(old_, kCholeskyAndInverse) ||
+                        calls(old_, kTriangularInverse);
+  return is_known && place_ == BatchPlace::kFirst &&
+         edit_.dimensions(old_.operands[0]).back() <= kMostEliminatedRows;
+}
+
+Id FactorizationExpander::eliminated_in_place(Id matrix) {
+  HloInstruction made = edit_.start(HloOpcode::kCustomCall, {matrix}, edit_.shape(matrix));
+  made.custom_call_target = std::string(kElimination);
+  return edit_.append_instruction(std::move(made));
 }
 
 /// Multiples of row i are taken off the rows below it until the rows of A = L D L^T, of so many
@@ -270,7 +289,8 @@ Id FactorizationExpander::cholesky(Id given) {
   Matrices all = matrices(edit_, edit_.dimensions(given));
   const Id is_given =
       all.elements_on(is_lower ? ComparisonDirection::kGe : ComparisonDirection::kLe);
-  const Id rows = eliminated(edit_.select(is_given, given, all.turned(given)), all.columns());
+  const Id matrix = edit_.select(is_given, given, all.turned(given));
+  const Id rows = is_kernel() ? eliminated_in_place(matrix) : eliminated(matrix, all.columns());
   const Id diagonal = all.sum_of_rows(all.elements_on(ComparisonDirection::kEq), rows);
   const Id scale = all.along_rows(all.reciprocal(edit_.unary(HloOpcode::kSqrt, diagonal)));
   const Id upper = all.kept(all.elements_on(ComparisonDirection::kLe),
@@ -285,9 +305,16 @@ std::vector<Id> FactorizationExpander::cholesky_and_inverse(Id given) {
       edit_.select(all.elements_on(ComparisonDirection::kGe), given, all.turned(given));
   const Id one = edit_.splat(ElementType::kF32, edit_.dimensions(given), 1);
   const Id identity = all.kept(all.elements_on(ComparisonDirection::kEq), one);
-  const std::int64_t n = all.columns();
-  const Id result = eliminated(edit_.concatenate({matrix, identity}, all.column_dimension()), n);
-  const Id rows = all.columns_from(result, 0, n), inverse = all.columns_from(result, n, 2 * n);
+  Id rows = -1, inverse = -1;
+  if (is_kernel()) {
+    rows = eliminated_in_place(matrix);
+    inverse = edit_.select(all.elements_on(ComparisonDirection::kEq), one, rows);
+  } else {
+    const std::int64_t n = all.columns();
+    const Id both = eliminated(edit_.concatenate({matrix, identity}, all.column_dimension()), n);
+    rows = all.columns_from(both, 0, n);
+    inverse = all.columns_from(both, n, 2 * n);
+  }
   const Id roots = edit_.unary(HloOpcode::kSqrt,
                                all.sum_of_rows(all.elements_on(ComparisonDirection::kEq), rows));
   const Id scale = all.along_rows(all.reciprocal(roots));
@@ -296,6 +323,23 @@ std::vector<Id> FactorizationExpander::cholesky_and_inverse(Id given) {
   };
   return {all.turned(scaled(rows, ComparisonDirection::kLe)),
           scaled(inverse, ComparisonDirection::kGe)};
+}
+
+/// Rows of the inverse of L without its diagonal, over the diagonal's elements.
+Id FactorizationExpander::triangular_inverse(Id triangle) {
+  Matrices all = matrices(edit_, edit_.dimensions(triangle));
+  const TriangularOptions options(old_);
+  const Id one = edit_.splat(ElementType::kF32, edit_.dimensions(triangle), 1);
+  const Id is_diagonal = all.elements_on(ComparisonDirection::kEq);
+  if (!is_kernel()) return triangular_solve(triangle, all.kept(is_diagonal, one));
+  if (!options.is_lower) triangle = all.turned(triangle);
+  if (options.is_unit) triangle = edit_.select(is_diagonal, one, triangle);
+  const Id lower = all.kept(all.elements_on(ComparisonDirection::kGe), triangle);
+  const Id rows = edit_.select(is_diagonal, one, eliminated_in_place(lower));
+  const Id scale = all.along_rows(all.reciprocal(all.sum_of_rows(is_diagonal, lower)));
+  const Id inverse = all.kept(all.elements_on(ComparisonDirection::kGe),
+                              edit_.binary(HloOpcode::kMultiply, rows, scale));
+  return options.is_lower ? inverse : all.turned(inverse);
 }
 
 /// op(A) X = B by elimination: with the rows of both over the diagonal elements of op(A), row i of

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/elimination.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
 
@@ -39,7 +41,7 @@ bool is_factorization(const hlo::Computation& code, const HloInstruction& call) 
       return right == expected;
     }
     case HloOpcode::kCustomCall:
-      if (calls(call, kCholeskyAndInverse)) return true;
+      if (calls(call, kCholeskyAndInverse) || calls(call, kTriangularInverse)) return true;
       if (calls(call, "ProductOfElementaryHouseholderReflectors")) {
         return call.operands.size() == 2 && !call.shape.is_tuple();
       }
@@ -102,18 +104,23 @@ double FactorizationEstimate::product(std::int64_t rows, std::int64_t terms,
   return kPreciseKernels * kKernelCycles + std::max(passes, bytes / target_.hbm_bytes_per_cycle);
 }
 
+/// With what its kernel reads made in front of it, and what is read of its result behind it.
+double FactorizationEstimate::eliminated(std::int64_t matrices, std::int64_t n) const {
+  const double bytes = registers(matrices, n, n) * kMatrixRegisterBytes;
+  return 2 * kKernelCycles + elimination_cycles({matrices, n, n}, target_) +
+         6 * bytes / target_.hbm_bytes_per_cycle;
+}
+
 FactorizationEstimate::Choice FactorizationEstimate::cholesky(std::int64_t n) const {
   const double all = registers(matrices_, n, n);
-  Choice best{0, loop(n, kColumnStepCycles + kEliminatedRegisterCycles * all, 2 * all)};
+  const double step = kColumnStepCycles + kEliminatedRegisterCycles * all;
+  Choice best{0, n <= kMostEliminatedRows ? eliminated(matrices_, n) : loop(n, step, 2 * all)};
   for (std::int64_t block = kSmallestBlock; block < n; block *= 2) {
     double cycles = 0;
     for (std::int64_t rest = n; rest > 0 && cycles < best.cycles; rest -= block) {
       const std::int64_t taken = std::min(block, rest), below = rest - taken;
-      const double one = registers(matrices_, taken, taken);
-      const double step =
-          kColumnStepCycles + (kEliminatedRegisterCycles + kColumnRegisterCycles) * one;
       if (below > 0 && block <= kLargestLoopBlock) {
-        cycles += loop(taken, step, 2 * one) + product(below, taken, taken);
+        cycles += eliminated(matrices_, taken) + product(below, taken, taken);
       } else {
         cycles += cholesky(taken).cycles;
         if (below > 0) cycles += triangular_system(taken, below).cycles;
@@ -138,7 +145,7 @@ FactorizationEstimate::Choice FactorizationEstimate::triangular_system(std::int6
   Choice best{0, solved(matrices_, n, right)};
   for (std::int64_t block = kSmallestBlock; block < n && block <= kLargestLoopBlock; block *= 2) {
     const std::int64_t blocks = ceil_divide(n, block);
-    const double cycles = solved(matrices_ * blocks, block, block) +
+    const double cycles = eliminated(matrices_ * blocks, block) +
                           static_cast<double>(blocks) * product(block, block, right) +
                           shares(blocks, block, right);
     if (cycles < best.cycles) best = {block, cycles};

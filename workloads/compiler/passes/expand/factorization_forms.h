@@ -12,6 +12,8 @@ namespace tpu::compiler {
 /// A custom call that large factorizations leave for their diagonal blocks: the factor of Cholesky
 /// of a block's lower triangle and the factor's inverse.
 constexpr const char* kCholeskyAndInverse = "tpusim.CholeskyAndInverse";
+/// Likewise: the inverse of a triangle, which is described as that of a `triangular-solve`.
+constexpr const char* kTriangularInverse = "tpusim.TriangularInverse";
 
 /// Whether the operation's text has this attribute.
 bool says(const hlo::HloInstruction& instruction, const char* attribute);
@@ -60,6 +62,7 @@ class FactorizationEstimate {
   double loop(std::int64_t steps, double step, double changed) const;
   double reflected(std::int64_t rows, std::int64_t count, std::int64_t columns) const;
   double in_order(std::int64_t rows, std::int64_t columns) const;
+  double eliminated(std::int64_t matrices, std::int64_t n) const;
   /// A product of matrices as precise as f32, taken off another matrix.
   double product(std::int64_t rows, std::int64_t terms, std::int64_t columns) const;
   /// Those between the halves of a triangular system.

@@ -10,6 +10,7 @@
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/elimination.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 
@@ -557,9 +558,11 @@ bool Simplifier::merge_equal(InstructionId id) {
     case HloOpcode::kInfeed:
     case HloOpcode::kOutfeed:
     case HloOpcode::kRng:
-    case HloOpcode::kCustomCall:
     case HloOpcode::kAfterAll:
       return false;
+    case HloOpcode::kCustomCall:
+      if (!is_elimination(instruction)) return false;
+      break;
     default:
       break;
   }
