@@ -67,8 +67,8 @@ OrRefusal<ConvolutionProblem> convolution_problem(const hlo::HloInstruction& con
                                                   const hlo::Shape& input, const hlo::Shape& window,
                                                   const hlo::Shape& out);
 
-/// The same convolution with all pixels in short lines, where they are independent of each other: as
-/// many neighbours as fill the rows of the MXU with their features, or divide the pixels.
+/// The same convolution with all pixels in short lines, where they are independent of each other:
+/// as many neighbours as fill the rows of the MXU with their features, or divide the pixels.
 ConvolutionProblem with_flat_pixels(const ConvolutionProblem& problem);
 
 /// A position of the window, as a kernel for results in rows of pixels sees it. Results are taken
