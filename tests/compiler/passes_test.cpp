@@ -6,6 +6,7 @@
 #include <random>
 
 #include "sim/base/error.h"
+#include "tests/compiler/hlo_check.h"
 #include "tests/compiler/pass_check.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/expand/widen.h"
@@ -363,6 +364,31 @@ TEST(Simplify, TransposesInFrontOfADotBecomeContractingDimensions) {
   EXPECT_EQ(count(module, HloOpcode::kTranspose), 0U);
   EXPECT_EQ(root(module).dot->lhs_contracting, std::vector<std::int64_t>{0});
   EXPECT_NO_THROW(hlo::verify(module));
+}
+
+/// What is repeated is turned, not what comes of it: keys of three heads, the same for four queries
+/// each. A vector's repetition is only one along another dimension.
+TEST(Simplify, TransposesOfBroadcastsAreBroadcasts) {
+  const std::string text = R"(HloModule turned
+ENTRY main {
+  k = f32[2,5,3,7] parameter(0)
+  v = f32[5] parameter(1)
+  b = f32[2,4,5,3,7] broadcast(k), dimensions={0,2,3,4}
+  t = f32[2,4,3,5,7] transpose(b), dimensions={0,1,3,2,4}
+  c = f32[2,5,6] broadcast(v), dimensions={1}
+  u = f32[6,2,5] transpose(c), dimensions={2,0,1}
+  ROOT r = (f32[2,4,3,5,7], f32[6,2,5]) tuple(t, u)
+})";
+  Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::simplify(module);
+  hlo::verify(module);
+  for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+    if (each.opcode != HloOpcode::kTranspose) continue;
+    EXPECT_EQ(each.shape.dimensions, (std::vector<std::int64_t>{2, 3, 5, 7}));
+  }
+  EXPECT_EQ(count(module, HloOpcode::kTranspose), 1U);
+  EXPECT_EQ(count(module, HloOpcode::kBroadcast), 2U);
+  check_hlo(text);
 }
 
 /// The gradient of a table that stands transposed in the product, rounded in between. A dot or a

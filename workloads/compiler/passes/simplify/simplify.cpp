@@ -62,6 +62,7 @@ class Simplifier {
   bool simplify_convert(InstructionId id);
   bool simplify_reshape(InstructionId id);
   bool simplify_transpose(InstructionId id);
+  bool turn_before_broadcast(InstructionId id);
   bool turn_dot(InstructionId id);
   bool simplify_broadcast(InstructionId id);
   bool simplify_constant(InstructionId id);
@@ -166,7 +167,7 @@ bool Simplifier::simplify_transpose(InstructionId id) {
     instruction.operands = inner.operands;
     return true;
   }
-  if (turn_dot(id)) return true;
+  if (turn_before_broadcast(id) || turn_dot(id)) return true;
   std::int64_t last = -1;
   for (std::int64_t d : instruction.dimensions) {
     if (inner.shape.dimensions[static_cast<std::size_t>(d)] == 1) continue;
@@ -175,6 +176,39 @@ bool Simplifier::simplify_transpose(InstructionId id) {
   }
   instruction.opcode = HloOpcode::kReshape;
   instruction.dimensions.clear();
+  return true;
+}
+
+/// The transpose of a broadcast is a broadcast of what it repeats, whose dimensions are brought to
+/// that order before there are more of them.
+bool Simplifier::turn_before_broadcast(InstructionId id) {
+  const HloInstruction transpose = at(id), inner = operand(transpose, 0);
+  if (inner.opcode != HloOpcode::kBroadcast) return false;
+  const Dimensions& order = transpose.dimensions;
+  Dimensions places, turned;  // Of the operand's dimensions in the result; those in its order.
+  for (std::size_t d = 0; d < order.size(); ++d) {
+    const auto found = std::find(inner.dimensions.begin(), inner.dimensions.end(), order[d]);
+    if (found == inner.dimensions.end()) continue;
+    places.push_back(static_cast<std::int64_t>(d));
+    turned.push_back(found - inner.dimensions.begin());
+  }
+  InstructionId repeated = inner.operands[0];
+  if (!is_identity(turned)) {
+    HloInstruction smaller = transpose;
+    smaller.name += ".repeated";
+    smaller.operands = {repeated};
+    smaller.dimensions = turned;
+    smaller.shape.dimensions.clear();
+    for (const std::int64_t d : turned) {
+      smaller.shape.dimensions.push_back(
+          at(repeated).shape.dimensions[static_cast<std::size_t>(d)]);
+    }
+    repeated = add(std::move(smaller));
+  }
+  HloInstruction& broadcast = at(id);
+  broadcast.opcode = HloOpcode::kBroadcast;
+  broadcast.operands = {repeated};
+  broadcast.dimensions = places;
   return true;
 }
 
