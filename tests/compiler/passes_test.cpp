@@ -391,6 +391,29 @@ ENTRY main {
   check_hlo(text);
 }
 
+/// A slice of what is repeated needs no place where it begins; one of the repeated array does.
+TEST(Simplify, SlicesOfBroadcastsAreBroadcasts) {
+  const std::string text = R"(HloModule cut
+ENTRY main {
+  x = f32[8,16] parameter(0)
+  i = s32[] parameter(1)
+  z = s32[] constant(0)
+  b = f32[20,8,16] broadcast(x), dimensions={1,2}
+  d = f32[1,8,16] dynamic-slice(b, i, z, z), dynamic_slice_sizes={1,8,16}
+  s = f32[5,8,16] slice(b), slice={[2:17:3], [0:8], [0:16]}
+  p = f32[20,3,16] slice(b), slice={[0:20], [2:5], [0:16]}
+  q = f32[20,8,4] dynamic-slice(b, z, z, i), dynamic_slice_sizes={20,8,4}
+  ROOT r = (f32[1,8,16], f32[5,8,16], f32[20,3,16], f32[20,8,4]) tuple(d, s, p, q)
+})";
+  Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::simplify(module);
+  hlo::verify(module);
+  EXPECT_EQ(count(module, HloOpcode::kDynamicSlice), 1U);
+  EXPECT_EQ(count(module, HloOpcode::kSlice), 1U);
+  EXPECT_EQ(count(module, HloOpcode::kBroadcast), 3U);
+  check_hlo(text);
+}
+
 /// The gradient of a table that stands transposed in the product, rounded in between. A dot or a
 /// convert that something else reads stays.
 TEST(Simplify, ATransposedDotIsTheDotOfItsSidesExchangedRoundedOrNot) {

@@ -67,6 +67,7 @@ class Simplifier {
   bool simplify_broadcast(InstructionId id);
   bool simplify_constant(InstructionId id);
   bool slice_constant(InstructionId id);
+  bool slice_broadcast(InstructionId id);
   bool slice_concatenated(InstructionId id);
   bool simplify_elementwise(InstructionId id);
   bool simplify_arithmetic(InstructionId id);
@@ -306,6 +307,23 @@ bool Simplifier::simplify_constant(InstructionId id) {
   const InstructionId added = add(std::move(scalar));
   at(id).literal.clear();
   return becomes_broadcast(id, added);
+}
+
+/// Of what a broadcast repeats, wherever a slice begins: fewer repetitions.
+bool Simplifier::slice_broadcast(InstructionId id) {
+  const HloInstruction inner = operand(at(id), 0);
+  if (inner.opcode != HloOpcode::kBroadcast) return false;
+  HloInstruction& slice = at(id);
+  for (const std::int64_t d : inner.dimensions) {
+    const auto place = static_cast<std::size_t>(d);
+    if (slice.shape.dimensions[place] != inner.shape.dimensions[place]) return false;
+  }
+  slice.opcode = HloOpcode::kBroadcast;
+  slice.operands = {inner.operands[0]};
+  slice.dimensions = inner.dimensions;
+  slice.slice.reset();
+  slice.dynamic_slice_sizes.reset();
+  return true;
 }
 
 /// Part of a constant is a constant.
@@ -630,8 +648,10 @@ bool Simplifier::visit(InstructionId id) {
     case HloOpcode::kCopy:
     case HloOpcode::kOptimizationBarrier:
       return becomes_operand(id, instruction.operands.size() == 1);
+    case HloOpcode::kDynamicSlice:
+      return slice_broadcast(id);
     case HloOpcode::kSlice:
-      if (slice_constant(id) || slice_concatenated(id)) return true;
+      if (slice_constant(id) || slice_broadcast(id) || slice_concatenated(id)) return true;
       [[fallthrough]];
     case HloOpcode::kPad:
     case HloOpcode::kReverse:

@@ -17,7 +17,7 @@ void flatten_calls_everywhere(hlo::Module& module);
 /// on broadcasts of constants), conversions to a type and back, chains of reshapes, transposes and
 /// broadcasts, all-reduces over one replica, transposes in front of a dot (they become other
 /// contracting dimensions), behind it (its sides change places) and behind broadcasts (what they
-/// repeat is turned).
+/// repeat is turned), slices of what broadcasts repeat.
 ///
 /// Needs: a verified module without call and fusion in the entry; layouts not assigned yet.
 /// Leaves: the same values but for the rounding of folded constants; no instruction without users
