@@ -15,7 +15,7 @@ using Operand = TileExpression::Operand;
 using Axis = ProductSide::Axis;
 
 /// Tiles in one straight piece of code, at most.
-constexpr std::uint32_t kMostTiles = 8;
+constexpr std::uint32_t kStraightTiles = 8;
 
 std::vector<const Operand*> arrays_of(const MatmulPrologue& prologue) {
   std::vector<const Operand*> arrays;
@@ -124,10 +124,10 @@ ProductSide::Order ProductSide::order_of(const Tiles& tiles) const {
   }
   const Axis& inner = order.axes.back();
   order.is_paired = is_packed(prologue_->results[0].type()) && inner.count % 2 == 0;
-  order.inner = largest_divisor(inner.count, kMostTiles, order.is_paired ? 2 : 1);
+  order.inner = largest_divisor(inner.count, kStraightTiles, order.is_paired ? 2 : 1);
   if (order.inner == inner.count) {
     const Axis& outer = order.axes[order.axes.size() - 2];
-    order.outer = largest_divisor(outer.count, kMostTiles / order.inner, 1);
+    order.outer = largest_divisor(outer.count, kStraightTiles / order.inner, 1);
   }
   return order;
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -16,6 +17,12 @@ using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::InstructionId;
 using hlo::Shape;
+
+std::uint64_t resident_rows(const Shape& array, bool is_along_rows) {
+  const auto elements = static_cast<std::uint64_t>(array.element_count());
+  const std::uint64_t registers = round_up(ceil_divide(elements, 8), 16);
+  return 6 * granules(array) + 16 + (is_along_rows ? 8 * registers : 0);
+}
 
 /// A sum over all of the product's dimensions but one or two, in f32, that its kernel makes.
 bool EpilogueForms::is_sum_behind(InstructionId root, InstructionId product) const {
@@ -154,6 +161,28 @@ std::vector<InstructionId> EpilogueForms::read_behind(const FusionDraft& draft) 
   return read;
 }
 
+/// VMEM rows of vectors and matrices behind the product, and of sums to such.
+std::uint64_t EpilogueForms::rows_behind(const FusionDraft& draft) const {
+  const bool spreads = has_batch_in_lanes(draft.product);
+  const auto stays = [&](InstructionId id) {
+    const std::int64_t rank = at(id).shape.rank();
+    return (rank == 1 || rank == 2) && rank < at(draft.product).shape.rank();
+  };
+  std::uint64_t rows = 0;
+  for (InstructionId leaf : read_behind(draft)) {
+    if (!stays(leaf) || is_side(leaf, draft.product)) continue;
+    rows += resident_rows(at(leaf).shape, spreads && at(leaf).shape.rank() == 1);
+  }
+  for (InstructionId root : draft.roots) {
+    if (!stays(root)) continue;
+    const bool is_vector = at(root).shape.rank() == 1;
+    // Sums to lanes have a register for each tile of them.
+    rows += resident_rows(at(root).shape, spreads && is_vector) +
+            (is_vector && !spreads ? 32 * granules(at(root).shape) + 256 : 0);
+  }
+  return rows;
+}
+
 std::optional<double> EpilogueForms::cycles(const FusionDraft& draft,
                                             const MadeSides& sides) const {
   if (!limits_.product_cycles) return std::nullopt;
@@ -161,8 +190,7 @@ std::optional<double> EpilogueForms::cycles(const FusionDraft& draft,
   AroundProduct around;
   around.has_expression = !draft.inside.empty();
   around.sides = sides;
-  // As they come, in fp32 in the kernel's order, and on their way out.
-  around.resident_rows = 6 * matrix_granules(draft);
+  around.resident_rows = rows_behind(draft);
   for (InstructionId leaf : read_behind(draft)) {
     if (!is_side(leaf, draft.product) && at(leaf).shape.dimensions == product.shape.dimensions) {
       around.read.push_back(at(leaf).shape.type);

@@ -11,6 +11,11 @@
 
 namespace tpu::compiler {
 
+/// VMEM rows of a vector or a matrix that stays in the kernel of a product, about, from above: it
+/// comes as it is; a matrix is put in the kernel's order, and a vector along the rows is spread to
+/// a register for eight of them.
+std::uint64_t resident_rows(const hlo::Shape& array, bool is_along_rows);
+
 /// What may stand behind a dot or a convolution in its kernel.
 class EpilogueForms {
  public:
@@ -36,6 +41,7 @@ class EpilogueForms {
   bool is_side(hlo::InstructionId id, hlo::InstructionId product) const;
   std::vector<hlo::InstructionId> read_behind(const FusionDraft& draft) const;
   bool is_matrix_behind(hlo::InstructionId id, const FusionDraft& draft) const;
+  std::uint64_t rows_behind(const FusionDraft& draft) const;
   std::uint64_t matrix_granules(const FusionDraft& draft) const;
 
   const hlo::Module& module_;

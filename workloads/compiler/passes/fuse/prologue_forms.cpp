@@ -4,12 +4,12 @@
 #include <set>
 #include <vector>
 
-#include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_moves.h"
+#include "workloads/compiler/passes/fuse/epilogue_forms.h"
 
 namespace tpu::compiler {
 
@@ -17,18 +17,6 @@ using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::InstructionId;
 using hlo::Shape;
-
-namespace {
-
-/// A vector along the rows comes as it is and is spread to a register for eight of them; a matrix
-/// is put in the kernel's order: VMEM rows of what stays of either, about, from above.
-std::uint64_t resident_rows(const Shape& array, bool spreads_rows) {
-  const auto elements = static_cast<std::uint64_t>(array.element_count());
-  const std::uint64_t registers = round_up(ceil_divide(elements, 8), 16);
-  return 6 * granules(array) + 16 + (spreads_rows ? 8 * registers : 0);
-}
-
-}  // namespace
 
 std::optional<MadeSides> PrologueForms::sides(const FusionDraft& draft) const {
   MadeSides found;
