@@ -289,7 +289,12 @@ TEST(MatmulPrologue, ConvolutionsMakeImagesOfEitherType) {
     check(form);
     form.residual = "bf16";
     check(form);
-    form.array = "bf16", form.side = "bf16";
+    // The residual alone has the side's type.
+    form.side = "bf16";
+    check(form);
+    form.array = "bf16", form.residual = "f32", form.side = "f32";
+    check(form);
+    form.residual = "bf16", form.side = "bf16";
     form.product = "input gradient";
     check(form);
     form.product = "forward";

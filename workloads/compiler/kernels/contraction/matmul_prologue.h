@@ -47,7 +47,6 @@ class ProductSide {
 
   ProductSide(KernelBuilder& builder, const std::optional<MatmulPrologue>& prologue);
 
-  bool is_made() const { return prologue_ != nullptr; }
   /// In the first blocks of the kernel.
   void start();
   /// Adds the arrays beside; `input`: the side's own blocks.
