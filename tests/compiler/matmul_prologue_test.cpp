@@ -11,6 +11,7 @@
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/machine_target.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/matmul_epilogue.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/passes/pipeline.h"
@@ -343,6 +344,27 @@ TEST(MatmulPrologue, DotsMakeASide) {
       }
     }
   }
+}
+
+/// Two buffers of a block of 16 packed tiles: each has one of an array in fp32 beside it.
+TEST(MatmulPrologue, WhatASideIsMadeOfTakesRoomBytesAndTime) {
+  const compiler::Target target = test::target_of(MachineParams{}, 1);
+  compiler::ContractionPlan plan(compiler::MatmulUnits(target, 1));
+  plan.grid = {4};
+  plan.lhs.dimensions = {0};
+  plan.lhs.rows = 64;
+  plan.lhs.bytes = 64 * 512;
+  const std::uint64_t rows = plan.array_rows();
+  compiler::MadeSide made;
+  made.is_made = true;
+  made.cost = {3, 6};
+  made.beside = {hlo::ElementType::kF32};
+  made.resident_rows = 100;
+  plan.make_side(plan.lhs, made, hlo::ElementType::kBf16);
+  EXPECT_EQ(plan.array_rows(), rows + 2 * 128 + 100);
+  EXPECT_EQ(plan.lhs.bytes, 3 * 64 * 512);
+  EXPECT_GT(plan.lhs.cycles, 16 * 3);
+  EXPECT_EQ(plan.lhs.rows_of(hlo::ElementType::kF32, hlo::ElementType::kBf16), 128U);
 }
 
 TEST(MatmulPrologue, ProductsMakeWhatTheyAloneRead) {
