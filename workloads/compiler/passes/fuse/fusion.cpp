@@ -620,6 +620,12 @@ std::optional<FusionDraft> Fusion::with_side(std::size_t reader, InstructionId s
 /// kernels become parts of others.
 bool Fusion::make_in_products(std::size_t maker, InstructionId side) {
   const std::vector<std::size_t> readers = readers_[static_cast<std::size_t>(side)];
+  // For a product a slice that another kernel reads in place would be copied.
+  const std::vector<InstructionId>& leaves = drafts_[maker].leaves;
+  if (std::any_of(leaves.begin(), leaves.end(),
+                  [this](InstructionId leaf) { return array_of(leaf) != leaf; })) {
+    return false;
+  }
   FusionDraft rest = drafts_[maker];
   rest.roots.erase(std::find(rest.roots.begin(), rest.roots.end(), side));
   rest.absorbed.insert(side);
