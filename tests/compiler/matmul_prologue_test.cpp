@@ -386,4 +386,18 @@ TEST(MatmulPrologue, WhatIsWrittenAnywayOrTakesLongerTwiceIsReadByProducts) {
   }
 }
 
+/// A kernel of loops reads the slice where it stands; a product would need a copy of it.
+TEST(MatmulPrologue, WhatIsMadeOfASliceIsMadeByAKernelOfItsOwn) {
+  const std::string text =
+      "HloModule slice\nENTRY e {\n x0 = bf16[16,64,64,96] parameter(0)\n"
+      " x = bf16[16,32,64,96] slice(x0), slice={[0:16], [16:48], [0:64], [0:96]}\n"
+      " s = f32[96] parameter(1)\n xf = f32[16,32,64,96] convert(x)\n"
+      " ss = f32[16,32,64,96] broadcast(s), dimensions={3}\n"
+      " y0 = f32[16,32,64,96] multiply(xf, ss)\n y = bf16[16,32,64,96] convert(y0)\n"
+      " w = bf16[3,3,96,32] parameter(2)\n ROOT c = bf16[16,32,64,32] convolution(y, w), "
+      "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n}\n";
+  EXPECT_EQ(kernels_of(text).made, 0);
+  EXPECT_EQ(kernels_of(text).apart, 1);
+}
+
 }  // namespace tpu::matmul_prologue_test
