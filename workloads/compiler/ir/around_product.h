@@ -19,8 +19,8 @@ struct AroundProduct {
 };
 
 /// What the search for the kernel of a convolution whose arrays lie like this expects, with such an
-/// expression behind it that makes `result`; absent where it finds none. Of the expression it
-/// behind it counts the arrays, not the vector unit's work.
+/// expression behind it that makes `result`; absent where it finds none. Of the expression
+/// behind it it counts the arrays, not the vector unit's work.
 std::optional<double> convolution_cycles(const hlo::HloInstruction& convolution,
                                          const hlo::Shape& input, const hlo::Shape& window,
                                          const hlo::Shape& result, const AroundProduct& behind,

@@ -144,6 +144,12 @@ void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows&
   builder.new_block();
 }
 
+std::uint32_t largest_divisor(std::uint32_t extent, std::uint32_t most, std::uint32_t step) {
+  std::uint32_t found = most / step * step;
+  while (found > step && extent % found != 0) found -= step;
+  return found;
+}
+
 PReg both(KernelBuilder& builder, PReg a, PReg b) {
   return a && b ? builder.and_(a, b) : a ? a : b;
 }
@@ -156,8 +162,7 @@ void apply_epilogue_by_columns(KernelBuilder& builder, TileExpressionEmitter& re
                                TileGrid& grid, const std::vector<int>& inputs, int column_dimension,
                                std::uint32_t row_tiles, std::uint32_t columns,
                                const VmemRegion& sums, const std::vector<VmemRegion>& unrounded) {
-  std::uint32_t unroll = 8;
-  while (row_tiles % unroll != 0) --unroll;
+  const std::uint32_t unroll = largest_divisor(row_tiles, 8);
   StepCounter counter(builder, {columns, row_tiles / unroll});
   builder.loop(counter.steps(), [&](SReg) {
     const std::vector<SReg> digits = counter.present();

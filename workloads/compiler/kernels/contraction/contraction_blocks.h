@@ -64,6 +64,9 @@ void round_results(MatmulMemory& memory, TileGrid& grid, const std::vector<VmemR
 void clear_rows_outside(KernelBuilder& builder, MatmulMemory& memory, ImageRows& rows, SReg first,
                         const VmemAddress& block, std::uint32_t count, std::uint32_t pitch);
 
+/// The largest multiple of `step`, `most` at most, that divides the extent; at least `step`.
+std::uint32_t largest_divisor(std::uint32_t extent, std::uint32_t most, std::uint32_t step = 1);
+
 /// Both hold; an absent predicate holds always.
 PReg both(KernelBuilder& builder, PReg a, PReg b);
 

@@ -552,12 +552,8 @@ void ConvolutionKernel::finish() {
 }
 
 void ConvolutionKernel::apply_epilogue() {
-  const auto dividing = [](std::uint32_t most, std::uint32_t extent) {
-    while (extent % most != 0) --most;
-    return most;
-  };
-  const std::uint32_t unroll = dividing(8, tiling_.block_rows);
-  const std::uint32_t pixels = dividing(8 / unroll, run());
+  const std::uint32_t unroll = largest_divisor(tiling_.block_rows, 8);
+  const std::uint32_t pixels = largest_divisor(run(), 8 / unroll);
   builder_.new_block();
   StepCounter counter(builder_, {tiling_.block_columns, sizes_.out_y * sizes_.out_x / run(),
                                  run() / pixels, tiling_.block_rows / unroll});

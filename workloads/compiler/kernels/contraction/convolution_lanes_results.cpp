@@ -44,13 +44,9 @@ bool LanesKernel::pairs_tiles() const { return tiling_.block_columns % 2 == 0; }
 
 void LanesKernel::apply_epilogue() {
   const std::uint32_t columns = tiling_.block_columns;
-  const auto dividing = [](std::uint32_t most, std::uint32_t extent, std::uint32_t step) {
-    while (extent % most != 0) most -= step;
-    return most;
-  };
   const bool has_sums = epilogue_.has_sums();
-  const std::uint32_t unroll = dividing(has_sums ? 4 : 8, columns, pairs_tiles() ? 2 : 1);
-  const std::uint32_t pixels = dividing(has_sums ? 8 : 1, sizes_.out_x, 1);
+  const std::uint32_t unroll = largest_divisor(columns, has_sums ? 4 : 8, pairs_tiles() ? 2 : 1);
+  const std::uint32_t pixels = largest_divisor(sizes_.out_x, has_sums ? 8 : 1);
   builder_.new_block();
   StepCounter counter(builder_, {columns / unroll, sizes_.out_y, sizes_.out_x / pixels});
   builder_.loop(counter.steps(), [&](SReg) {

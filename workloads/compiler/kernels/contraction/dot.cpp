@@ -3,6 +3,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/around_product.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/contraction/dot_kernel.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -26,9 +27,7 @@ std::optional<double> dot_cycles(const hlo::HloInstruction& dot, const hlo::Shap
                                  const hlo::Shape& rhs, const hlo::Shape& result,
                                  const AroundProduct& around, const Target& target) {
   const auto as_made = [](const hlo::Shape& side, const MadeSide& made) {
-    hlo::Shape shape = side;
-    if (made.is_made) shape.type = made.type;
-    return shape;
+    return made.is_made ? in_type(side, made.type) : side;
   };
   std::optional<DotProblem> problem =
       find_dot_problem(dot, as_made(lhs, around.sides[0]), as_made(rhs, around.sides[1]), result);

@@ -38,12 +38,6 @@ std::vector<Axis> joined(const std::vector<Axis>& axes) {
   return found;
 }
 
-std::uint32_t largest_divisor(std::uint32_t extent, std::uint32_t most, std::uint32_t step) {
-  std::uint32_t found = most / step * step;
-  while (found > step && extent % found != 0) found -= step;
-  return found;
-}
-
 }  // namespace
 
 int MatmulPrologue::operand() const { return arrays_of(*this)[place]->operand; }
@@ -127,7 +121,7 @@ ProductSide::Order ProductSide::order_of(const Tiles& tiles) const {
   order.inner = largest_divisor(inner.count, kStraightTiles, order.is_paired ? 2 : 1);
   if (order.inner == inner.count) {
     const Axis& outer = order.axes[order.axes.size() - 2];
-    order.outer = largest_divisor(outer.count, kStraightTiles / order.inner, 1);
+    order.outer = largest_divisor(outer.count, kStraightTiles / order.inner);
   }
   return order;
 }
