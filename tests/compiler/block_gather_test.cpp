@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/compiler/gather_text.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/expand/indexed_access.h"
@@ -11,19 +12,6 @@
 
 namespace tpu::test::block_gather_test {
 namespace {
-
-std::string gather(const std::string& array, const std::string& indices, const std::string& result,
-                   const std::string& attributes) {
-  return "HloModule g\nENTRY main {\n  x = " + array + " parameter(0)\n  i = " + indices +
-         " parameter(1)\n  ROOT r = " + result + " gather(x, i), " + attributes + "\n}\n";
-}
-
-HloCheck indices(double least, double most) {
-  HloCheck check;
-  check.least = least;
-  check.most = most;
-  return check;
-}
 
 /// Whether the gather is left as one of blocks, and nothing but numbers is computed beside it.
 bool is_of_blocks(const std::string& text) {

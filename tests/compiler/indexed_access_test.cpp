@@ -7,6 +7,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "tests/compiler/gather_text.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -14,19 +15,6 @@
 
 namespace tpu::test::indexed_access_test {
 namespace {
-
-std::string gather(const std::string& array, const std::string& indices, const std::string& result,
-                   const std::string& attributes) {
-  return "HloModule g\nENTRY main {\n  x = " + array + " parameter(0)\n  i = " + indices +
-         " parameter(1)\n  ROOT r = " + result + " gather(x, i), " + attributes + "\n}\n";
-}
-
-HloCheck indices(double least, double most) {
-  HloCheck check;
-  check.least = least;
-  check.most = most;
-  return check;
-}
 
 TEST(IndexedAccess, GathersAnElementPerRowOfABatch) {
   // What take_along_axis makes: the indices beyond the array are clamped.

@@ -42,13 +42,6 @@ TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows, std::vector<
   return block;
 }
 
-TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows,
-                            const ContractionPlan::Blocks& side, const OfPoint& begin,
-                            const OfPoint& first, std::int64_t border) {
-  return image_block(rows, side.dimensions, static_cast<std::uint32_t>(side.rows), begin, first,
-                     border);
-}
-
 TileGrid::Block matrix_block(KernelBuilder& builder, bool to_vmem, const BlockShape& shape,
                              std::vector<int> dimensions, const OfPoint& begin, int row_dimension,
                              int column_dimension) {

@@ -29,10 +29,6 @@ SReg index_of(const GridPoint& point, int dimension);
 TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows, std::vector<int> dimensions,
                             std::uint32_t vmem_rows, const OfPoint& begin, const OfPoint& first,
                             std::int64_t border = 0, const OfPoint& row_granules = {});
-/// The same for one side of a contraction.
-TileGrid::Block image_block(const std::shared_ptr<ImageRows>& rows,
-                            const ContractionPlan::Blocks& side, const OfPoint& begin,
-                            const OfPoint& first, std::int64_t border = 0);
 
 /// A block of matrices as one of a grid: the first matrix, and the dimensions that count blocks of
 /// its rows and columns (-1: none does).
