@@ -53,6 +53,9 @@ class ConvolutionForms {
   /// Which side images take depends on the convolutions that are left, and what fits VMEM on the
   /// side: once more where it has changed.
   void run() {
+    for (const HloInstruction& each : module_.entry_computation().instructions) {
+      has_planes_ = has_planes_ || is_of_planes(each);
+    }
     for (int round = 0; round < 3; ++round) {
       const ConvolutionSides sides(module_.entry_computation(), kernels_);
       if (sides_ && sides == *sides_) return;
@@ -128,6 +131,11 @@ class ConvolutionForms {
     return convolution.feature_group_count == 1 || convolution.batch_group_count == 1;
   }
 
+  bool is_of_planes(const HloInstruction& each) const {
+    return each.opcode == HloOpcode::kConvolution && each.window.size() > 2 &&
+           is_depthwise(edit_, each);
+  }
+
   static bool has_groups(const HloInstruction& convolution) {
     return convolution.feature_group_count > 1 || convolution.batch_group_count > 1;
   }
@@ -164,6 +172,15 @@ class ConvolutionForms {
     return splits && !has_groups(convolution);
   }
 
+  /// Each pixel of a line along this dimension by itself, or sums over all of them.
+  static bool is_product_along(const HloInstruction& convolution, std::size_t index) {
+    const WindowDimension& w = convolution.window[index];
+    const std::int64_t results =
+        extent_of(convolution.shape, convolution.convolution->output_spatial[index]);
+    return w.padding_low == 0 && w.padding_high == 0 && w.stride == 1 && w.base_dilation == 1 &&
+           w.window_dilation == 1 && (w.size == 1 || results == 1);
+  }
+
   /// A dot over all pixels, one side of it a vector or with nothing to sum: a layer that makes one
   /// number of each pixel, and its gradients. With the feature in the lanes a pixel would take 128
   /// of them; multiply_small_matrices makes sums of products of such dots.
@@ -174,13 +191,8 @@ class ConvolutionForms {
     std::int64_t contracted = extent_of(input, dims.input_feature);
     std::int64_t rows = extent_of(input, dims.input_batch);
     for (std::size_t i = 0; i < convolution.window.size(); ++i) {
-      const WindowDimension& w = convolution.window[i];
-      const bool covers = w.size > 1 && extent_of(convolution.shape, dims.output_spatial[i]) == 1;
-      if (w.padding_low != 0 || w.padding_high != 0 || w.stride != 1 || w.base_dilation != 1 ||
-          w.window_dilation != 1 || (w.size != 1 && !covers)) {
-        return false;
-      }
-      contracted *= w.size;
+      if (!is_product_along(convolution, i)) return false;
+      contracted *= convolution.window[i].size;
       rows *= extent_of(convolution.shape, dims.output_spatial[i]);
     }
     return contracted == 1 || rows == 1 || extent_of(convolution.shape, dims.output_feature) == 1;
@@ -220,7 +232,11 @@ class ConvolutionForms {
       return emit_line(convolution, [this, &convolution] { return emit_fallback(convolution); });
     }
     if (convolution.window.size() > 2) {
-      return unroll_spatial_dimension(edit_, convolution, cheapest_dimension(convolution), again);
+      const std::size_t cheapest = cheapest_dimension(convolution);
+      if (has_planes_ && is_product_along(convolution, cheapest)) {
+        return unroll_by_planes(edit_, convolution, cheapest, again);
+      }
+      return unroll_spatial_dimension(edit_, convolution, cheapest, again);
     }
     if (const std::optional<HloInstruction> direct = with_kernel(convolution))
       return append(*direct);
@@ -460,6 +476,9 @@ class ConvolutionForms {
                        : depthwise_as_products(edit_, convolution);
     };
     if (convolution.window.size() == 1) return emit_line(convolution, products);
+    if (convolution.window.size() > 2) {
+      return unroll_by_planes(edit_, convolution, cheapest_dimension(convolution), again);
+    }
     return has_kernel(convolution) ? append(convolution) : products();
   }
 
@@ -535,6 +554,9 @@ class ConvolutionForms {
   ConvolutionKernels& kernels_;
   GraphEditor edit_;
   std::optional<ConvolutionSides> sides_;
+  /// Depthwise convolutions have the images of a plane one behind the other, and so have those that
+  /// are products of pixels then.
+  bool has_planes_ = false;
   std::set<Id> lines_;  ///< Few features on one side, and an image that no other wants whole.
   std::map<Id, ImageStrips> strips_;  ///< Of convolutions that take less so.
 };
