@@ -84,6 +84,25 @@ TEST(PaddedImages, WhatIsReversedHasAnOrderOfItsOwn) {
             0U);
 }
 
+/// What a convolution makes for a pad that wraps is cut before anything is computed of it.
+TEST(PaddedImages, WhatIsCutFromAResultHasAnOrderOfItsOwn) {
+  const auto cut = [](int features) {
+    const std::string type = images("f32", 8, features);
+    return "HloModule test\nENTRY main {\n  x = f32[8,66,66,64] parameter(0)\n  w = f32[3,3,64," +
+           std::to_string(features) + "] parameter(1)\n  c = f32[8,66,66," +
+           std::to_string(features) +
+           "] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n"
+           "  s = " +
+           type + " slice(c), slice={[0:8], [1:65], [1:65], [0:" + std::to_string(features) +
+           "]}\n  t = " + type +
+           " slice(c), slice={[0:8], [2:66], [1:65], [0:" + std::to_string(features) +
+           "]}\n  p = " + type + " add(s, t)\n  r = " + type +
+           " reverse(p), dimensions={2}\n  ROOT q = " + type + " add(p, r)\n}\n";
+  };
+  EXPECT_EQ(reshapes(cut(2)), 1U);
+  EXPECT_EQ(reshapes(cut(64)), 0U);
+}
+
 /// The reshape stands between the expression and the convolution, and becomes a copy where both
 /// lie otherwise.
 TEST(PaddedImages, TheConvolutionReadsACopy) {

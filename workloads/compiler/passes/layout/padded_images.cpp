@@ -68,7 +68,8 @@ class PaddedImages {
       std::vector<InstructionId> behind;  // Users on the other side of the reshape.
       for (InstructionId user : users(image)) {
         const HloInstruction& instruction = computation_.at(user);
-        const bool is_expression = hlo::is_elementwise(instruction.opcode);
+        const bool is_expression =
+            hlo::is_elementwise(instruction.opcode) || is_box_move(instruction.opcode);
         if (is_result ? is_expression && is_free(user)
                       : instruction.opcode == HloOpcode::kConvolution && is_free(image)) {
           behind.push_back(user);

@@ -1,7 +1,10 @@
 #include "workloads/compiler/passes/simplify/padded_sums.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "workloads/compiler/passes/edit.h"
@@ -15,6 +18,10 @@ using hlo::HloOpcode;
 using hlo::InstructionId;
 
 namespace {
+
+/// Parts that meet: of arrays of so many bytes (kernels read the pads of smaller ones where they
+/// stand), in so many pieces, of which those that meet are no more than this share.
+constexpr std::int64_t kLeastBytes = std::int64_t{4} << 20, kMostSegments = 8, kLeastOwn = 4;
 
 /// A part of an array along one dimension that need not be zero.
 struct Part {
@@ -47,7 +54,19 @@ class PaddedSums {
   std::optional<PaddedParts> parts_of(InstructionId id);
   std::optional<PaddedParts> parts_of_pad(const HloInstruction& pad);
   void visit(InstructionId id);
+  /// The same, or a slice as one part.
+  std::optional<PaddedParts> parts_along(InstructionId id, std::int64_t dimension);
+  /// What lies between these positions of the whole array.
+  InstructionId cut(const Part& part, std::int64_t dimension, std::int64_t begin, std::int64_t end);
   InstructionId zeros(InstructionId like, std::int64_t dimension, std::int64_t extent);
+
+  /// Positions that one part, or one of each side, has.
+  struct Segment {
+    std::int64_t begin = 0, end = 0;
+    std::vector<Part> parts;
+  };
+  std::vector<Segment> segments_of(const PaddedParts& left, const PaddedParts& right);
+  bool is_worth(InstructionId sum, std::int64_t dimension, const std::vector<Segment>& segments);
 
   Computation& entry_;
 };
@@ -91,30 +110,101 @@ InstructionId PaddedSums::zeros(InstructionId like, std::int64_t dimension, std:
   return append(entry_, std::move(spread));
 }
 
+std::optional<PaddedParts> PaddedSums::parts_along(InstructionId id, std::int64_t dimension) {
+  std::optional<PaddedParts> found = parts_of(id);
+  if (found && found->dimension == dimension) return found;
+  if (at(id).opcode != HloOpcode::kSlice) return std::nullopt;
+  return PaddedParts{dimension, {{0, id}}};
+}
+
+InstructionId PaddedSums::cut(const Part& part, std::int64_t dimension, std::int64_t begin,
+                              std::int64_t end) {
+  begin -= part.begin;
+  end -= part.begin;
+  if (begin == 0 && end == extent(part.value, dimension)) return part.value;
+  HloInstruction slice;
+  slice.opcode = HloOpcode::kSlice;
+  slice.name = at(part.value).name + ".cut." + std::to_string(entry_.instructions.size());
+  slice.shape = hlo::array_shape(at(part.value).shape.type, at(part.value).shape.dimensions);
+  hlo::SliceBounds bounds;
+  bounds.limits = slice.shape.dimensions;
+  bounds.starts.assign(bounds.limits.size(), 0);
+  bounds.strides.assign(bounds.limits.size(), 1);
+  slice.operands = {part.value};
+  if (at(part.value).opcode == HloOpcode::kSlice) {
+    bounds = at(part.value).slice;
+    slice.operands = at(part.value).operands;
+  }
+  const auto d = static_cast<std::size_t>(dimension);
+  bounds.limits[d] = bounds.starts[d] + (end - 1) * bounds.strides[d] + 1;
+  bounds.starts[d] += begin * bounds.strides[d];
+  slice.slice = bounds;
+  slice.shape.dimensions[d] = end - begin;
+  return append(entry_, std::move(slice));
+}
+
+std::vector<PaddedSums::Segment> PaddedSums::segments_of(const PaddedParts& left,
+                                                         const PaddedParts& right) {
+  const std::int64_t dimension = left.dimension;
+  std::set<std::int64_t> borders;
+  for (const PaddedParts* side : {&left, &right}) {
+    for (const Part& part : side->parts) {
+      borders.insert({part.begin, part.begin + extent(part.value, dimension)});
+    }
+  }
+  std::vector<Segment> segments;
+  for (auto begin = borders.begin(); begin != borders.end() && std::next(begin) != borders.end();
+       ++begin) {
+    Segment segment{*begin, *std::next(begin), {}};
+    for (const PaddedParts* side : {&left, &right}) {
+      for (const Part& part : side->parts) {
+        const std::int64_t end = part.begin + extent(part.value, dimension);
+        if (part.begin <= segment.begin && segment.end <= end) segment.parts.push_back(part);
+      }
+    }
+    if (!segment.parts.empty()) segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
+bool PaddedSums::is_worth(InstructionId sum, std::int64_t dimension,
+                          const std::vector<Segment>& segments) {
+  std::int64_t shared = 0;
+  for (const Segment& segment : segments) {
+    if (segment.parts.size() > 1) shared += segment.end - segment.begin;
+  }
+  if (shared == 0) return true;
+  return at(sum).shape.unpadded_bytes() >= kLeastBytes && segments.size() <= kMostSegments &&
+         shared * kLeastOwn <= extent(sum, dimension);
+}
+
 void PaddedSums::visit(InstructionId id) {
   if (at(id).opcode != HloOpcode::kAdd) return;
-  std::optional<PaddedParts> left = parts_of(at(id).operands[0]),
-                             right = parts_of(at(id).operands[1]);
+  const std::array<InstructionId, 2> sides{at(id).operands[0], at(id).operands[1]};
+  std::optional<PaddedParts> left = parts_of(sides[0]), right = parts_of(sides[1]);
+  if (left && !right) right = parts_along(sides[1], left->dimension);
+  if (right && !left) left = parts_along(sides[0], right->dimension);
   if (!left || !right || left->dimension != right->dimension) return;
   const std::int64_t dimension = left->dimension;
-  std::vector<Part> parts = left->parts;
-  parts.insert(parts.end(), right->parts.begin(), right->parts.end());
-  std::sort(parts.begin(), parts.end(),
-            [](const Part& a, const Part& b) { return a.begin < b.begin; });
-  std::int64_t end = 0;
-  for (const Part& part : parts) {
-    if (part.begin < end) return;
-    end = part.begin + extent(part.value, dimension);
-  }
+  const std::vector<Segment> segments = segments_of(*left, *right);
+  if (!is_worth(id, dimension, segments)) return;
   std::vector<InstructionId> operands;
-  end = 0;
+  std::int64_t end = 0;
   const auto fill_to = [&](std::int64_t begin) {
     if (begin > end) operands.push_back(zeros(id, dimension, begin - end));
   };
-  for (const Part& part : parts) {
-    fill_to(part.begin);
-    operands.push_back(part.value);
-    end = part.begin + extent(part.value, dimension);
+  for (const Segment& segment : segments) {
+    fill_to(segment.begin);
+    InstructionId value = cut(segment.parts[0], dimension, segment.begin, segment.end);
+    if (segment.parts.size() > 1) {
+      HloInstruction add = at(id);
+      add.name += ".shared." + std::to_string(entry_.instructions.size());
+      add.operands = {value, cut(segment.parts[1], dimension, segment.begin, segment.end)};
+      add.shape = at(value).shape;
+      value = append(entry_, std::move(add));
+    }
+    operands.push_back(value);
+    end = segment.end;
   }
   fill_to(extent(id, dimension));
   at(id).opcode = HloOpcode::kConcatenate;
