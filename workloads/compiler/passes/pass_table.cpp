@@ -60,6 +60,7 @@
 #include "workloads/compiler/passes/simplify/empty_arrays.h"
 #include "workloads/compiler/passes/simplify/loop_results.h"
 #include "workloads/compiler/passes/simplify/loop_slices.h"
+#include "workloads/compiler/passes/simplify/narrow_dots.h"
 #include "workloads/compiler/passes/simplify/padded_results.h"
 #include "workloads/compiler/passes/simplify/padded_sums.h"
 #include "workloads/compiler/passes/simplify/precision.h"
@@ -411,6 +412,8 @@ std::vector<Pass> shaping_rows() {
       row("join_split_lanes", on_module<join_split_lanes>),
       simplify_row(stage),
       row("use_canonical_forms", on_module<use_canonical_forms>),
+      simplify_row(stage),
+      row("join_narrow_dots", on_module<join_narrow_dots>, {"use_canonical_forms"}),
       simplify_row(stage),
       row("narrow_dot_operands", on_module<narrow_dot_operands>, {"use_canonical_forms"}),
       row("read_masks_from_activations", on_module<read_masks_from_activations>,
