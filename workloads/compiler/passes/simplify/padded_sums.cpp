@@ -21,7 +21,7 @@ namespace {
 
 /// Parts that meet: of arrays of so many bytes (kernels read the pads of smaller ones where they
 /// stand), in so many pieces, of which those that meet are no more than this share.
-constexpr std::int64_t kLeastBytes = std::int64_t{4} << 20, kMostSegments = 8, kLeastOwn = 4;
+constexpr std::int64_t kLeastBytes = std::int64_t{4} << 20, kMostSumPieces = 8, kLeastOwn = 4;
 
 /// A part of an array along one dimension that need not be zero.
 struct Part {
@@ -174,7 +174,7 @@ bool PaddedSums::is_worth(InstructionId sum, std::int64_t dimension,
     if (segment.parts.size() > 1) shared += segment.end - segment.begin;
   }
   if (shared == 0) return true;
-  return at(sum).shape.unpadded_bytes() >= kLeastBytes && segments.size() <= kMostSegments &&
+  return at(sum).shape.unpadded_bytes() >= kLeastBytes && segments.size() <= kMostSumPieces &&
          shared * kLeastOwn <= extent(sum, dimension);
 }
 
