@@ -705,6 +705,55 @@ TEST(Relayout, PartsOfTheLanesGetADimensionOfTheirOwn) {
   }
 }
 
+/// Lanes in turns (even and odd ones) leave for a dimension of their own outside of the tiles, and
+/// come back, in one kernel: a permutation for each part of a register. It takes as long as its
+/// estimate where there is enough to do.
+TEST(Relayout, LanesInTurnsGetADimensionOfTheirOwn) {
+  compiler::Target fast;
+  fast.hbm_bytes_per_cycle = 1e9;
+  struct Case {
+    Extents whole, parts;
+    std::vector<std::int64_t> whole_order, parts_order;  ///< Minor to major.
+  };
+  const std::vector<Case> cases{{{16, 6000}, {16, 3000, 2}, {1, 0}, {1, 0, 2}},
+                                {{16, 9000}, {16, 3000, 3}, {1, 0}, {1, 0, 2}},
+                                {{3, 21, 640}, {3, 21, 80, 8}, {2, 1, 0}, {2, 1, 3, 0}},
+                                {{4, 64, 64}, {4, 64, 32, 2}, {2, 1, 0}, {2, 1, 0, 3}},
+                                {{4, 3, 20, 260}, {4, 3, 20, 52, 5}, {3, 2, 1, 0}, {3, 2, 1, 4, 0}},
+                                {{130, 40}, {65, 2, 40}, {0, 1}, {0, 2, 1}},
+                                {{9, 16 * 133}, {9, 133, 16}, {1, 0}, {1, 0, 2}},
+                                {{600, 2560}, {600, 1280, 2}, {1, 0}, {1, 0, 2}}};
+  for (const auto& [whole, parts, whole_order, parts_order] : cases) {
+    for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+      for (const bool joins : {false, true}) {
+        Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
+        move.source_layout = joins ? parts_order : whole_order;
+        move.target_layout = joins ? whole_order : parts_order;
+        hlo::Shape from = hlo::array_shape(type, move.inputs[0]);
+        hlo::Shape to = hlo::array_shape(type, joins ? whole : parts);
+        from.layout = compiler::tiled_layout(type, move.source_layout);
+        to.layout = compiler::tiled_layout(type, move.target_layout);
+        const auto found = compiler::lane_parts(from, to);
+        ASSERT_TRUE(found && found->woven) << hlo::to_string(to);
+        const KernelHarness::Result cost = check(move, type);
+        EXPECT_EQ(cost.dma_bytes,
+                  static_cast<std::uint64_t>(from.padded_bytes() + to.padded_bytes()));
+        const double estimate = compiler::move_cycles(from, to, fast) - compiler::kKernelCycles;
+        if (type == ElementType::kF32 && estimate > 1000) {
+          EXPECT_NEAR(static_cast<double>(cost.cycles) / estimate, 1, 0.45) << hlo::to_string(to);
+        }
+      }
+    }
+  }
+  const auto tiled = [](const Extents& extents, const std::vector<std::int64_t>& order) {
+    hlo::Shape shape = hlo::array_shape(ElementType::kF32, extents);
+    shape.layout = compiler::tiled_layout(shape.type, order);
+    return shape;
+  };
+  EXPECT_FALSE(compiler::lane_parts(tiled({16, 600}, {1, 0}), tiled({16, 300, 2}, {1, 2, 0})));
+  EXPECT_FALSE(compiler::lane_parts(tiled({16, 600}, {1, 0}), tiled({16, 30, 20}, {1, 0, 2})));
+}
+
 /// Where the parts are rows of a tile, or the orders differ otherwise, it is no such reshape.
 TEST(Relayout, PartsOfTheLanesStandOutsideOfTheTiles) {
   const auto shape_of = [](const Extents& extents, const std::vector<std::int64_t>& order) {

@@ -80,15 +80,17 @@ Cut random_cut(std::mt19937& random) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
   };
   const std::int64_t rank = 2 + below(3);
-  std::vector<std::int64_t> whole, taken, starts;
+  std::vector<std::int64_t> whole, taken, starts, steps;
   for (std::int64_t d = 0; d < rank; ++d) {
     const std::int64_t unit = d + 1 == rank ? 128 : d + 2 == rank ? 8 : 1;
     const std::int64_t tiles = 1 + below(4), some = below(2) == 0 ? tiles : 1 + below(tiles);
     const std::int64_t start = below(tiles - some + 1) * unit;
     const std::int64_t cut_off = below(4) == 0 ? below(unit) : 0;
+    const std::int64_t step = unit == 1 && below(3) == 0 ? 2 + below(2) : 1;
     whole.push_back(tiles * unit);
-    taken.push_back(some * unit - cut_off);
+    taken.push_back(ceil_divide(some * unit - cut_off, step));
     starts.push_back(start);
+    steps.push_back(step);
   }
   const auto type = below(2) == 0 ? hlo::ElementType::kF32 : hlo::ElementType::kBf16;
   std::vector<std::int64_t> order(whole.size());
@@ -101,7 +103,7 @@ Cut random_cut(std::mt19937& random) {
   cut.slice.shape.layout = cut.array.layout;
   hlo::SliceBounds bounds;
   bounds.starts = starts;
-  bounds.strides.assign(whole.size(), 1);
+  bounds.strides = steps;
   cut.slice.slice = bounds;
   return cut;
 }
@@ -118,7 +120,8 @@ std::vector<std::int64_t> granules_of_row_tiles(const Cut& cut) {
     std::vector<std::int64_t> next;
     for (const std::int64_t before : found) {
       for (std::int64_t i = 0; i < tiles; ++i) {
-        next.push_back(before * ceil_divide(cut.array.dimensions[d], unit) + first + i);
+        const std::int64_t index = first + i * cut.slice.slice->strides[d];
+        next.push_back(before * ceil_divide(cut.array.dimensions[d], unit) + index);
       }
     }
     found = next;
@@ -189,9 +192,48 @@ TEST(SlicesInPlace, BlocksHaveWholeRangesOrPartsOfOne) {
                                           "[0:3], [128:896], [0:1000]"),
                         1),
             0U);
+  // Steps outside of the tiles.
+  EXPECT_EQ(slices_left(product_of_slices("f32", "[64,128,512]", "[32,128,512]",
+                                          "[1:64:2], [0:128], [0:512]")),
+            0U);
+  EXPECT_EQ(slices_left(product_of_slices("bf16", "[3,60,24,100]", "[3,20,24,100]",
+                                          "[0:3], [2:60:3], [0:24], [0:100]")),
+            0U);
   // In one kernel with its neighbours.
   EXPECT_EQ(
       slices_left(product_of_slices("f32", "[4,32,64]", "[4,8,64]", "[0:4], [16:24], [0:64]")), 0U);
+}
+
+/// Elements of long rows in turns are parts along a dimension of their own, by reshapes before and
+/// behind; a sum reads its parts under another name.
+TEST(SlicesInPlace, ElementsInTurnsArePartsOfOneReshape) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  x = f32[9,3000] parameter(0)
+  y = f32[9,1000] parameter(1)
+  a = f32[9,1000] slice(x), slice={[0:9], [0:3000:3]}
+  b = f32[9,999] slice(x), slice={[0:9], [4:3000:3]}
+  c = f32[8,1000] slice(x), slice={[1:9], [2:3000:3]}
+  z = f32[] constant(2.5)
+  pb = f32[9,1000] pad(b, z), padding=0_0x1_0
+  pc = f32[9,1000] pad(c, z), padding=1_0x0_0
+  s = f32[9,1000] add(a, pb)
+  t = f32[9,1000] multiply(s, y)
+  u = f32[9,1000] subtract(t, pc)
+  v = f32[9,2000] pad(u, z), padding=0_0x1_0_1
+  ROOT all = (f32[9,1000], f32[9,2000]) tuple(u, v)
+}
+)";
+  EXPECT_EQ(left_behind("split_steps", {hlo::HloOpcode::kReshape}, text, 16), 12U);
+  EXPECT_EQ(slices_left(R"(HloModule m
+ENTRY main {
+  x = f32[16,40000] parameter(0)
+  a = f32[16,20000] slice(x), slice={[0:16], [0:40000:2]}
+  b = f32[16,20000] slice(x), slice={[0:16], [1:40000:2]}
+  ROOT c = f32[16,20000] add(a, b)
+}
+)"),
+            0U);
 }
 
 TEST(SlicesInPlace, GatesOfAProductAreReadByOneKernel) {

@@ -14,16 +14,18 @@ namespace {
 /// are a range, and how far the next one is.
 class Ranges {
  public:
-  /// A dimension: `taken` of its `count` indices, each so many granules behind the one before.
-  /// False where the ranges are at several distances.
-  bool add(std::int64_t taken, std::int64_t count, std::int64_t granules) {
-    if (distance_ == 0 && !is_cut_) {
+  /// A dimension: `taken` of its `count` indices, so many of which each is behind the one before,
+  /// and granules. False where the ranges are at several distances.
+  bool add(std::int64_t taken, std::int64_t count, std::int64_t granules, std::int64_t step = 1) {
+    const bool has_steps = step > 1 && taken > 1;
+    if (distance_ == 0 && !is_cut_ && !has_steps) {
       run_ *= taken;
     } else if (taken > 1) {
-      if (is_last_) return false;
-      if (distance_ == 0) distance_ = granules;
+      if (is_last_ || (has_steps && distance_ > 0)) return false;
+      if (distance_ == 0) distance_ = step * granules;
     }
-    if (taken != count && distance_ > 0) is_last_ = true;
+    const bool has_all = has_steps ? taken * step == count : taken == count;
+    if (!has_all && distance_ > 0) is_last_ = true;
     is_cut_ = is_cut_ || taken != count;
     return true;
   }
@@ -37,14 +39,19 @@ class Ranges {
   bool is_last_ = false;  ///< Dimensions that are still to come have one index.
 };
 
-/// Whether slice and array stand in the same tiles, and row tiles of the slice hold neighbours.
+std::int64_t step_of(const hlo::HloInstruction& slice, std::int64_t dimension) {
+  const std::vector<std::int64_t>& steps = slice.slice->strides;
+  return steps.empty() ? 1 : steps[static_cast<std::size_t>(dimension)];
+}
+
+/// Whether slice and array stand in the same tiles, without steps inside of these.
 bool is_plain_slice(const hlo::Shape& array, const hlo::HloInstruction& slice) {
   const bool is_known = hlo::byte_size(array.type) == 4 || array.type == hlo::ElementType::kBf16;
   if (slice.opcode != hlo::HloOpcode::kSlice || array.rank() < 2 || !is_known) return false;
-  const std::vector<std::int64_t>& steps = slice.slice->strides;
+  const std::vector<std::int64_t>& order = array.layout.minor_to_major;
   return array.type == slice.shape.type && array.layout == slice.shape.layout &&
-         array.layout.minor_to_major.size() == array.dimensions.size() &&
-         std::all_of(steps.begin(), steps.end(), [](std::int64_t step) { return step == 1; });
+         order.size() == array.dimensions.size() && step_of(slice, order[0]) == 1 &&
+         step_of(slice, order[1]) == 1;
 }
 
 }  // namespace
@@ -75,7 +82,7 @@ std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloIn
     if (start_of(i) % rows != 0) return std::nullopt;
     part.granule += start_of(i) / rows * granules;
     const std::int64_t count = ceil_divide(whole[i], rows);
-    is_range = ranges.add(ceil_divide(cut[i], rows), count, granules);
+    is_range = ranges.add(ceil_divide(cut[i], rows), count, granules, step_of(slice, order[i]));
     granules *= count;
   }
   if (!is_range || ranges.distance() > std::int64_t{kLargestStride}) return std::nullopt;

@@ -29,7 +29,7 @@ struct ArrayPart {
 
 /// Of slices of arrays of 32 bits or bf16 in their own order of dimensions that begin with a row
 /// tile: lanes are cut in whole tiles or, of 32 bits, inside of one; other dimensions where what is
-/// left are ranges at one distance. None for others.
+/// left are ranges at one distance; those outside of the tiles also in steps. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
 
 /// Whether a bitcast is the name of a part of its operand, a slice that moves nothing.

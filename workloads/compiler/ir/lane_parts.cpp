@@ -32,17 +32,19 @@ std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to
   const std::int64_t d = parted_dimension(whole.dimensions, parts.dimensions);
   if (d < 0) return std::nullopt;
   const std::vector<std::int64_t> order = major_to_minor(parts);
-  const auto place = std::find(order.begin(), order.end(), d);
+  found.woven = order.back() == d;
+  const std::int64_t number = found.woven ? d + 1 : d, lanes = found.woven ? d : d + 1;
+  const auto place = std::find(order.begin(), order.end(), number);
   if (order.end() - place <= 2) return std::nullopt;
   std::vector<std::int64_t> others;
   for (std::int64_t dimension : order) {
-    if (dimension != d) others.push_back(dimension > d ? dimension - 1 : dimension);
+    if (dimension != number) others.push_back(dimension > d ? dimension - 1 : dimension);
   }
-  if (order.back() != d + 1 || others != major_to_minor(whole)) return std::nullopt;
+  if (order.back() != lanes || others != major_to_minor(whole)) return std::nullopt;
   found.dimension = static_cast<std::size_t>(place - order.begin());
-  found.count = *std::next(parts.dimensions.begin(), d);
-  found.lanes = *std::next(parts.dimensions.begin(), d + 1);
-  if (found.count == 1) return std::nullopt;
+  found.count = *std::next(parts.dimensions.begin(), number);
+  found.lanes = *std::next(parts.dimensions.begin(), lanes);
+  if (found.count == 1 || (found.woven && found.count > kMostWovenParts)) return std::nullopt;
   hlo::Shape of_whole = as_it_lies(whole);
   of_whole.dimensions.insert(std::next(of_whole.dimensions.begin(), place - order.begin()), 1);
   of_whole.layout = row_major_layout(of_whole.type, of_whole.rank());

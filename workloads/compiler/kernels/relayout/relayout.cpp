@@ -199,6 +199,7 @@ class Relayout {
   std::optional<SlabPlan> plan_moved(const MovedSlabs& moved) const;
   OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
+  OrRefusal<KernelPlan> plan_woven(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
   void offer_pieces(const std::vector<std::size_t>& permutation, BestSlabs& best) const;
   OrRefusal<KernelPlan> plan_reshape() const;
@@ -474,7 +475,34 @@ OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxe
   return slabs->kernel;
 }
 
+/// Slabs of some lanes, or of another dimension, in pieces of a third one or none.
+OrRefusal<KernelPlan> Relayout::plan_woven(const LaneParts& parts) const {
+  const std::vector<std::int64_t>& extents =
+      (parts.joins ? parts.to : parts.from).dimensions;  // Of the whole.
+  const int rank = static_cast<int>(extents.size()), lanes = rank - 1;
+  const SlabBody body = [dimension = parts.dimension](ElementMover& mover,
+                                                      const std::vector<TileArray>& sources,
+                                                      const TileArray& target) {
+    mover.weave(sources.front(), target, dimension);
+  };
+  const auto extent = [&](int d) { return d < 0 ? 1 : extents[static_cast<std::size_t>(d)]; };
+  BestSlabs best;
+  for (int outer = -1; outer < lanes; ++outer) {
+    for (int cut = outer < 0 ? -1 : 0; cut < rank; ++cut) {
+      const bool is_new = outer < 0 || (cut != outer && extent(outer) > 1);
+      if (!is_new || (cut >= 0 && cut < lanes && extent(cut) == 1)) continue;
+      SlabArray source{0, parts.from, cut, outer}, target{1, parts.to, cut, outer};
+      if (cut == lanes) (parts.joins ? source : target).of_index = parts.count;
+      best.offer(plan_slabs(instruction_.name, {source}, target, extent(cut), body, target_,
+                            extent(outer)));
+    }
+  }
+  if (best.best()) return best.best()->kernel;
+  return refuse_size();
+}
+
 OrRefusal<KernelPlan> Relayout::plan_parts(const LaneParts& parts) const {
+  if (parts.woven) return plan_woven(parts);
   Relayout viewed = *this;
   viewed.operands_[0] = parts.from;
   viewed.instruction_.shape = parts.to;
@@ -624,6 +652,12 @@ double parts_cycles(const LaneParts& parts, const Target& target) {
     return static_cast<double>(TileArray{{}, {}, physical_extents(shape)}.tiles());
   };
   const double bytes = static_cast<double>(parts.from.padded_bytes() + parts.to.padded_bytes());
+  if (parts.woven) {
+    const double woven = ElementMover::weave_cycles(parts.count, target) *
+                         tiles(parts.joins ? parts.to : parts.from);
+    return kKernelCycles +
+           std::max(bytes / (target.hbm_bytes_per_cycle * kMixedTrafficRate), woven);
+  }
   const double turns = turn * tiles(parts.joins ? parts.from : parts.to);
   return kKernelCycles + std::max(bytes / target.hbm_bytes_per_cycle, turns);
 }

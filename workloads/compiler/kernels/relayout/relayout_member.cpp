@@ -22,7 +22,11 @@ RelayoutMember::RelayoutMember(KernelBuilder& builder, const hlo::Computation& s
   } else if (moves_dimensions(sequence, instruction)) {
     permutation_ = permutation_of(sequence, instruction).value();
   } else if (const auto parts = lane_parts(source_, target_)) {
-    boxes_ = boxes_of(*parts);
+    if (parts->woven) {
+      woven_ = static_cast<int>(parts->dimension);
+    } else {
+      boxes_ = boxes_of(*parts);
+    }
     source_ = parts->from;
     target_ = parts->to;
   }
@@ -48,6 +52,8 @@ void RelayoutMember::emit(const std::vector<VmemRegion>& regions) {
     mover.move_linear(source, target, all.from, all.to, all.extent);
   } else if (!boxes_.empty()) {
     for (const Box& box : boxes_) mover.move_box(source, target, box);
+  } else if (woven_ >= 0) {
+    mover.weave(source, target, static_cast<std::size_t>(woven_));
   } else if (!permutation_.empty()) {
     mover.transpose(source, target, permutation_);
   } else {

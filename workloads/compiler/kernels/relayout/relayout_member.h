@@ -25,7 +25,8 @@ class RelayoutMember : public SequenceMember {
   KernelBuilder& builder_;
   hlo::Shape source_, target_;
   std::vector<Box> boxes_;                ///< Of what keeps its places; else
-  std::vector<std::size_t> permutation_;  ///< of what moves dimensions; else a reshape.
+  std::vector<std::size_t> permutation_;  ///< of what moves dimensions; else
+  int woven_ = -1;                        ///< the dimension of parts in turns; else a reshape.
 };
 
 }  // namespace tpu::compiler

@@ -78,6 +78,12 @@ class ElementMover {
   /// Cycles of that, measured on this kernel.
   static double transpose_cycles(const TileArray& source, const TileArray& target,
                                  const std::vector<std::size_t>& permutation);
+  /// Between lanes of parts, along a dimension above the rows, and lanes that have an element of
+  /// each part in turns: a permutation for each part of a register of these. The side without parts
+  /// has the dimension, too, with extent 1.
+  void weave(const TileArray& source, const TileArray& target, std::size_t dimension);
+  /// Cycles of that, for a register of the side without parts.
+  static double weave_cycles(std::int64_t parts, const Target& target);
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
   /// the other, eight rows at a time; small ones piece by piece of what both have in one row; else
   /// by way of rows of 128 lanes, which are the elements one behind the other, in scratch.
@@ -142,6 +148,15 @@ class ElementMover {
                   Index block);
   void push_block(const TileArray& source, const Position& from, const TransposeBlock& block);
   void pop_block(const TileArray& target, const Position& to, const TransposeBlock& block);
+
+  struct Weave;
+  /// Registers of parts and those that have their elements in turns.
+  struct WovenTiles {
+    Index row, lane_tile;    ///< Of rows of tiles, and of the parts' lanes.
+    std::int64_t tiles = 1;  ///< Of the other side.
+  };
+  void join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);
+  void part_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);
 
   bool reshape_matrices(const TileArray& source, const TileArray& target);
   /// What a row of lanes holds on one side fills whole tiles on the other: eight rows at a time,

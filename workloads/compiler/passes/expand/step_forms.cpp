@@ -4,6 +4,7 @@
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -38,6 +39,10 @@ std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) 
   return stepped;
 }
 
+/// Of rows whose lanes become parts: shorter ones stand in rows of tiles, of which loads take every
+/// second one.
+constexpr std::int64_t kShortestWovenRow = 512;
+
 class Steps {
  public:
   explicit Steps(hlo::Module& module) : module_(module), edit_(module) {}
@@ -56,6 +61,7 @@ class Steps {
   void visit(Id id);
   void drop_idle_steps(Id id);
   void pad_with_value(Id id);
+  bool part_lanes(Id id);
   void split(Id id);
   Id reversed(Id vector);
   Id every(Id vector, std::int64_t start, std::int64_t count, std::int64_t stride);
@@ -106,6 +112,47 @@ Id Steps::apart(Id vector, std::int64_t interior, Id filling) {
   const Id spread = edit_.pad(rows, filling, {{0, 0, 0}, {0, interior, interior}});
   const std::int64_t all = edit_.shape(spread).element_count();
   return edit_.slice(edit_.reshape(spread, {all}), {0}, {(length - 1) * (interior + 1) + 1});
+}
+
+/// Steps along long rows: the lanes that are taken in turns are parts along a dimension of their
+/// own. Whether it is such an operation.
+bool Steps::part_lanes(Id id) {
+  const HloInstruction step = at(id);
+  const Extents from = edit_.dimensions(step.operands[0]);
+  const std::size_t lanes = from.size() - 1;
+  if (from.size() < 2 || step.opcode == HloOpcode::kReverse) return false;
+  const bool cuts = step.opcode == HloOpcode::kSlice;
+  const std::int64_t parts = cuts ? step.slice->strides[lanes] : step.padding[lanes].interior + 1;
+  const std::int64_t whole = cuts ? from[lanes] : from[lanes] * parts;
+  if (parts > kMostWovenParts || whole < kShortestWovenRow || whole % parts != 0) return false;
+  edit_.stand_for(id);
+  Extents in_parts = from, in_turns = from;
+  in_turns[lanes] = whole;
+  in_parts[lanes] = whole / parts;
+  in_parts.push_back(cuts ? parts : 1);
+  Id value = edit_.reshape(step.operands[0], in_parts);
+  if (cuts) {
+    const std::int64_t start = step.slice->starts[lanes];
+    const auto last = static_cast<std::int64_t>(lanes);
+    value = edit_.take(value, last + 1, start % parts, 1, 1);
+    value = edit_.take(value, last, start / parts, step.shape.dimensions[lanes], 1);
+    in_turns[lanes] = step.shape.dimensions[lanes];
+    value = edit_.reshape(value, in_turns);
+    for (std::size_t d = 0; d < lanes; ++d) {
+      value = edit_.take(value, static_cast<std::int64_t>(d), step.slice->starts[d],
+                         step.shape.dimensions[d], step.slice->strides[d]);
+    }
+  } else {
+    std::vector<hlo::PaddingDimension> gaps(in_parts.size()), around = step.padding;
+    gaps.back().high = parts - 1;
+    // Behind the last element is no gap.
+    around[lanes].interior = 0;
+    around[lanes].high -= parts - 1;
+    value = edit_.reshape(edit_.pad(value, step.operands[1], gaps), in_turns);
+    value = edit_.pad(value, step.operands[1], around);
+  }
+  edit_.finish(value);
+  return true;
 }
 
 /// An operation that steps through all dimensions.
@@ -181,6 +228,7 @@ void Steps::visit(Id id) {
   const std::vector<std::int64_t> stepped = stepped_dimensions(instruction);
   const bool is_empty = instruction.shape.is_tuple() || instruction.shape.element_count() == 0;
   if (is_empty || stepped.empty()) return;
+  if (stepped.back() + 1 == instruction.shape.rank() && part_lanes(id)) return;
   if (static_cast<std::int64_t>(stepped.size()) == instruction.shape.rank()) split(id);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/passes/edit.h"
@@ -54,18 +55,49 @@ bool is_streamed(const Computation& fused, InstructionId parameter) {
       });
 }
 
-/// The parameter becomes the array, and a slice takes its place.
-void slice_parameter(Computation& fused, InstructionId parameter, const HloInstruction& slice,
-                     const Shape& array) {
-  HloInstruction inner = slice;
-  inner.name = slice.name + "." + fused.at(parameter).name;
-  inner.operands = {parameter};
-  inner.control_predecessors.reset();
-  const InstructionId made = append(fused, std::move(inner));
-  fused.at(parameter).shape = array;
-  for (HloInstruction& user : fused.instructions) {
-    if (user.id == made) continue;
-    std::replace(user.operands.begin(), user.operands.end(), parameter, made);
+/// The array without dimensions of one outside of its tiles, as it lies.
+std::vector<std::int64_t> extents_of_tiles(const Shape& shape) {
+  std::vector<std::int64_t> extents = physical_extents(shape);
+  const auto tiles = extents.size() < 2 ? extents.begin() : extents.end() - 2;
+  extents.erase(std::remove(extents.begin(), tiles, 1), tiles);
+  return extents;
+}
+
+/// Whether it is another name of a slice, with fewer or more dimensions of one outside of the
+/// tiles.
+bool renames_slice(const Computation& computation, const HloInstruction& bitcast) {
+  if (bitcast.opcode != HloOpcode::kBitcast || is_named_part(bitcast)) return false;
+  const HloInstruction& slice = computation.at(bitcast.operands[0]);
+  return slice.opcode == HloOpcode::kSlice && slice.shape.type == bitcast.shape.type &&
+         slice.shape.rank() >= 2 && bitcast.shape.rank() >= 2 &&
+         extents_of_tiles(slice.shape) == extents_of_tiles(bitcast.shape);
+}
+
+/// The slice that an operand is, or another name of.
+InstructionId slice_behind(const Computation& computation, InstructionId operand) {
+  const HloInstruction& given = computation.at(operand);
+  return renames_slice(computation, given) ? given.operands[0] : operand;
+}
+
+/// The parameter becomes the array, and what is made of it, a slice or another name of one, takes
+/// its place.
+void slice_parameter(Computation& fused, InstructionId parameter, const Computation& entry,
+                     InstructionId operand) {
+  const std::size_t count = fused.instructions.size();
+  const InstructionId slice = slice_behind(entry, operand);
+  const auto append_copy = [&](InstructionId of, InstructionId given) {
+    HloInstruction inner = entry.at(of);
+    inner.name += "." + fused.at(parameter).name;
+    inner.operands = {given};
+    inner.control_predecessors.reset();
+    return append(fused, std::move(inner));
+  };
+  InstructionId made = append_copy(slice, parameter);
+  if (slice != operand) made = append_copy(operand, made);
+  fused.at(parameter).shape = entry.at(entry.at(slice).operands[0]).shape;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<InstructionId>& operands = fused.instructions[i].operands;
+    std::replace(operands.begin(), operands.end(), parameter, made);
   }
 }
 
@@ -91,9 +123,10 @@ std::vector<char> slices_to_read_written(const hlo::Module& module) {
   for (const HloInstruction& user : entry.instructions) {
     for (std::size_t i = 0; i < user.operands.size(); ++i) {
       const InstructionId operand = user.operands[i];
-      const std::optional<ArrayPart> part = part_in_place(entry, operand);
+      const InstructionId slice = slice_behind(entry, operand);
+      const std::optional<ArrayPart> part = part_in_place(entry, slice);
       if (part && part->lanes > 0 && !streams(module, user, i)) {
-        found[static_cast<std::size_t>(operand)] = 1;
+        found[static_cast<std::size_t>(slice)] = 1;
       }
     }
   }
@@ -116,12 +149,11 @@ void read_slices_in_place(hlo::Module& module) {
     const std::vector<InstructionId> parameters = fused.parameters();
     bool has_slices = false;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const InstructionId operand = fusion.operands[i];
-      if (!may_read_in_place(entry, operand) || !streams(module, fusion, i)) continue;
-      if (stays[static_cast<std::size_t>(operand)]) continue;
-      const HloInstruction& slice = entry.at(operand);
-      slice_parameter(fused, parameters[i], slice, entry.at(slice.operands[0]).shape);
-      fusion.operands[i] = slice.operands[0];
+      const InstructionId operand = fusion.operands[i], slice = slice_behind(entry, operand);
+      if (!may_read_in_place(entry, slice) || !streams(module, fusion, i)) continue;
+      if (stays[static_cast<std::size_t>(slice)]) continue;
+      slice_parameter(fused, parameters[i], entry, operand);
+      fusion.operands[i] = entry.at(slice).operands[0];
       has_slices = true;
     }
     if (has_slices) tidy(fused);

@@ -1,0 +1,149 @@
+#include "workloads/compiler/kernels/relayout/relayout_mover.h"
+
+// Between parts and lanes that have an element of each of them in turns.
+
+namespace tpu::compiler {
+
+using isa::Opcode;
+
+namespace {
+
+/// In one piece of straight code: they follow each other without a wait.
+constexpr std::int64_t kPermutationsAtOnce = 64;
+
+VReg plus(KernelBuilder& builder, VReg value, std::int64_t amount) {
+  if (amount == 0) return value;
+  return builder.vector(Opcode::kVaddS32, value, static_cast<std::uint32_t>(amount));
+}
+
+MReg is(KernelBuilder& builder, VReg value, std::int64_t number) {
+  return builder.vector_compare(Opcode::kVcmpEqS32, value, static_cast<int>(number));
+}
+
+}  // namespace
+
+/// Both arrays, with all dimensions outside of that of the parts as one, and those inside of it
+/// down to the tiles of rows.
+struct ElementMover::Weave {
+  const TileArray& parts;
+  const TileArray& whole;
+  std::int64_t count = 1;  ///< Parts.
+  std::int64_t outer = 1, rows = 1;
+
+  Index part_row(KernelBuilder& builder, Index at, const WovenTiles& tiles,
+                 std::int64_t part) const {
+    const Index row =
+        add(builder, multiply(builder, at, count * rows).plus(part * rows), tiles.row);
+    const Index tile = add(builder, multiply(builder, row, parts.lane_tiles()), tiles.lane_tile);
+    return add(builder, parts.begin, multiply(builder, tile, isa::kSublanes));
+  }
+  Index whole_row(KernelBuilder& builder, Index at, const WovenTiles& tiles,
+                  std::int64_t number) const {
+    const Index row = add(builder, multiply(builder, at, rows), tiles.row);
+    const Index tile = add(builder, multiply(builder, row, whole.lane_tiles()),
+                           multiply(builder, tiles.lane_tile, count).plus(number));
+    return add(builder, whole.begin, multiply(builder, tile, isa::kSublanes));
+  }
+};
+
+void ElementMover::weave(const TileArray& source, const TileArray& target, std::size_t dimension) {
+  const bool joins = source.extents[dimension] > 1;
+  Weave weave{joins ? source : target, joins ? target : source};
+  weave.count = weave.parts.extents[dimension];
+  for (std::size_t i = 0; i < dimension; ++i) weave.outer *= source.extents[i];
+  weave.rows = source.row_tiles();
+  for (std::size_t i = dimension + 1; i + 2 < source.rank(); ++i) weave.rows *= source.extents[i];
+  const std::int64_t groups = weave.whole.lane_tiles() / weave.count;
+  const std::int64_t rest = weave.whole.lane_tiles() % weave.count;
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, kPermutationsAtOnce / (weave.count * weave.count));
+  const auto add_row = [&](std::vector<WovenTiles>& all, Index row) {
+    for (std::int64_t i = 0; i < groups; ++i) all.push_back({row, {{}, i}, weave.count});
+    if (rest > 0) all.push_back({row, {{}, groups}, rest});
+  };
+  repeat(weave.outer, [&](Index outer) {
+    const auto emit = [&](const std::vector<WovenTiles>& all) {
+      joins ? join_woven(weave, outer, all) : part_woven(weave, outer, all);
+    };
+    if (groups < at_once) {
+      const std::int64_t of_row = groups + (rest > 0 ? 1 : 0);
+      in_pieces(builder_, weave.rows, std::max<std::int64_t>(1, at_once / of_row),
+                [&](Index first, std::int64_t many) {
+                  std::vector<WovenTiles> all;
+                  for (std::int64_t i = 0; i < many; ++i) add_row(all, first.plus(i));
+                  emit(all);
+                });
+      return;
+    }
+    repeat(weave.rows, [&](Index row) {
+      in_pieces(builder_, groups, at_once, [&](Index first, std::int64_t many) {
+        std::vector<WovenTiles> all;
+        for (std::int64_t i = 0; i < many; ++i) all.push_back({row, first.plus(i), weave.count});
+        emit(all);
+      });
+      if (rest > 0) emit({{row, {{}, groups}, rest}});
+    });
+  });
+}
+
+/// Lane l of register k has element (128 k + l) / count of part (128 k + l) % count.
+void ElementMover::join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all) {
+  const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
+  const VReg number = builder_.vector(Opcode::kVcvtS32F32, lane);
+  const auto count = static_cast<float>(weave.count);
+  const VReg first_element =
+      builder_.truncate_to_s32(builder_.mul(builder_.add(number, 0.5F), 1 / count));
+  const VReg first_part = builder_.truncate_to_s32(builder_.sub(
+      number, builder_.mul(builder_.vector(Opcode::kVcvtS32F32, first_element), count)));
+  for (std::int64_t k = 0; k < weave.count; ++k) {
+    VReg element = plus(builder_, first_element, isa::kLanes * k / weave.count);
+    VReg part = first_part;
+    if (const std::int64_t behind = isa::kLanes * k % weave.count; behind > 0) {
+      part = plus(builder_, first_part, behind);
+      const MReg goes_on =
+          builder_.vector_compare(Opcode::kVcmpGeS32, part, static_cast<int>(weave.count));
+      element = builder_.select(goes_on, plus(builder_, element, 1), element);
+      part = builder_.select(goes_on, plus(builder_, part, -weave.count), part);
+    }
+    builder_.set_lane_pattern(element);
+    for (const WovenTiles& tiles : all) {
+      if (k >= tiles.tiles) continue;
+      VReg joined;
+      for (std::int64_t p = 0; p < weave.count; ++p) {
+        const VReg value = builder_.permute_lanes(
+            builder_.load(at(weave.parts.region, weave.part_row(builder_, outer, tiles, p))));
+        joined = joined ? builder_.select(is(builder_, part, p), value, joined) : value;
+      }
+      builder_.store(at(weave.whole.region, weave.whole_row(builder_, outer, tiles, k)), joined);
+    }
+  }
+}
+
+/// Lane l of a register of part p is lane count * l + p of the registers of the whole, one behind
+/// the other.
+void ElementMover::part_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all) {
+  const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
+  const VReg first = builder_.truncate_to_s32(
+      builder_.mul(builder_.vector(Opcode::kVcvtS32F32, lane), static_cast<float>(weave.count)));
+  for (std::int64_t p = 0; p < weave.count; ++p) {
+    const VReg place = plus(builder_, first, p);
+    const VReg from = builder_.shift_right(place, 7);
+    builder_.set_lane_pattern(place);
+    for (const WovenTiles& tiles : all) {
+      VReg part;
+      for (std::int64_t k = 0; k < tiles.tiles; ++k) {
+        const VReg value = builder_.permute_lanes(
+            builder_.load(at(weave.whole.region, weave.whole_row(builder_, outer, tiles, k))));
+        part = part ? builder_.select(is(builder_, from, k), value, part) : value;
+      }
+      builder_.store(at(weave.parts.region, weave.part_row(builder_, outer, tiles, p)), part);
+    }
+  }
+}
+
+double ElementMover::weave_cycles(std::int64_t parts, const Target& target) {
+  constexpr double kWithWaits = 1.25;
+  return kWithWaits * static_cast<double>(parts) * target.xlu_interval_cycles;
+}
+
+}  // namespace tpu::compiler
