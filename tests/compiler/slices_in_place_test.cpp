@@ -236,6 +236,34 @@ ENTRY main {
             0U);
 }
 
+/// Long vectors are read from anywhere in a row of lanes on: up to the last element, where no tile
+/// is behind the last block, and before it.
+TEST(SlicesInPlace, VectorsAreReadFromAnywhereInARow) {
+  const auto sliced = [](std::int64_t length, std::int64_t start, std::int64_t other,
+                         std::int64_t count) {
+    const std::string whole = "f32[" + std::to_string(length) + "]";
+    const std::string part = "f32[" + std::to_string(count) + "]";
+    const auto slice = [&](const std::string& name, std::int64_t first) {
+      return "  " + name + " = " + part + " slice(x), slice={[" + std::to_string(first) + ":" +
+             std::to_string(first + count) + "]}\n";
+    };
+    return "HloModule m\nadd { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] "
+           "add(a, b) }\nENTRY main {\n  x = " +
+           whole + " parameter(0)\n  y = " + part + " parameter(1)\n" + slice("a", start) +
+           slice("b", other) + "  c = " + part + " subtract(a, b)\n  d = " + part +
+           " multiply(c, y)\n  zero = f32[] constant(0)\n  s = f32[] reduce(d, zero), " +
+           "dimensions={0}, to_apply=add\n  ROOT all = (" + part + ", f32[]) tuple(d, s)\n}\n";
+  };
+  EXPECT_EQ(slices_left(sliced(140000, 1, 0, 139999)), 0U);
+  EXPECT_EQ(slices_left(sliced(150000, 1030, 5001, 140000)), 0U);
+  EXPECT_EQ(slices_left(sliced(131072 + 1023, 1023, 511, 131072)), 0U);
+  EXPECT_EQ(slices_left(sliced(131072 + 1024, 7, 1023, 131072)), 0U);
+  EXPECT_EQ(slices_left(sliced(200000, 130, 900, 150000), 1), 0U);
+  // Whole rows of lanes, and short ones, are moved as others are.
+  EXPECT_EQ(slices_left(sliced(150000, 256, 3, 140000)), 1U);
+  EXPECT_EQ(slices_left(sliced(4000, 3, 6, 3000)), 2U);
+}
+
 TEST(SlicesInPlace, GatesOfAProductAreReadByOneKernel) {
   EXPECT_EQ(slices_left(R"(HloModule m
 ENTRY main {

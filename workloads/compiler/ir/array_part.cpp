@@ -54,9 +54,31 @@ bool is_plain_slice(const hlo::Shape& array, const hlo::HloInstruction& slice) {
          step_of(slice, order[1]) == 1;
 }
 
+/// Of shorter ones, 512 KiB, kernels of several small arrays move what they read.
+constexpr std::int64_t kLongVector = 1 << 17;
+
+/// What a slice takes of a vector from inside of a row of lanes on: a kernel reads this row and the
+/// next one.
+std::optional<ArrayPart> part_of_vector(const hlo::Shape& array, const hlo::HloInstruction& slice) {
+  constexpr std::int64_t kTile = std::int64_t{isa::kSublanes} * isa::kLanes;
+  if (slice.opcode != hlo::HloOpcode::kSlice || hlo::byte_size(array.type) != 4 ||
+      array.type != slice.shape.type || step_of(slice, 0) != 1) {
+    return std::nullopt;
+  }
+  const std::int64_t start = slice.slice->starts[0], count = slice.shape.dimensions[0];
+  if (start % isa::kLanes == 0 || count < kLongVector) return std::nullopt;
+  ArrayPart part;
+  part.granule = start / kTile * 4;
+  part.lanes = static_cast<int>(start % kTile);
+  part.goes_on =
+      ceil_divide(array.dimensions[0], kTile) > start / kTile + ceil_divide(count, kTile);
+  return part;
+}
+
 }  // namespace
 
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice) {
+  if (array.rank() == 1) return part_of_vector(array, slice);
   if (!is_plain_slice(array, slice)) return std::nullopt;
   const std::vector<std::int64_t> order = major_to_minor(array);
   const std::vector<std::int64_t> whole = physical_extents(array);
@@ -97,6 +119,7 @@ std::vector<ArrayPart> parts_of_concatenation(const hlo::Computation& computatio
                                               const hlo::HloInstruction& concatenate) {
   if (concatenate.opcode != hlo::HloOpcode::kConcatenate) return {};
   const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
+  if (concatenate.shape.rank() < 2) return {};
   hlo::HloInstruction slice;
   slice.opcode = hlo::HloOpcode::kSlice;
   slice.shape = computation.at(concatenate.operands.front()).shape;

@@ -19,17 +19,21 @@ struct ArrayPart {
   std::int64_t granule = 0;  ///< Where the first row tile begins.
   std::int64_t run = 0;      ///< Row tiles of a range; 0: all.
   std::int64_t pitch = 0;    ///< Granules from the begin of a range to that of the next.
-  int lanes = 0;             ///< Of the one lane tile of the slice, those in front of it.
+  int lanes = 0;             ///< Of the one lane tile of the slice, or the first tile of a vector,
+                             ///< those in front of it.
+  bool goes_on = false;      ///< Of a vector: whether the array has a tile behind those.
 
   bool is_one_range() const { return run == 0; }
   friend bool operator==(const ArrayPart& a, const ArrayPart& b) {
-    return a.granule == b.granule && a.run == b.run && a.pitch == b.pitch && a.lanes == b.lanes;
+    return a.granule == b.granule && a.run == b.run && a.pitch == b.pitch && a.lanes == b.lanes &&
+           a.goes_on == b.goes_on;
   }
 };
 
 /// Of slices of arrays of 32 bits or bf16 in their own order of dimensions that begin with a row
 /// tile: lanes are cut in whole tiles or, of 32 bits, inside of one; other dimensions where what is
-/// left are ranges at one distance; those outside of the tiles also in steps. None for others.
+/// left are ranges at one distance; those outside of the tiles also in steps.
+/// Of long vectors of 32 bits what begins inside of a row of lanes. None for others.
 std::optional<ArrayPart> part_of_slice(const hlo::Shape& array, const hlo::HloInstruction& slice);
 
 /// Whether a bitcast is the name of a part of its operand, a slice that moves nothing.

@@ -182,7 +182,8 @@ void ElementwiseKernel::allocate_sums_that_go_on() {
 void ElementwiseKernel::allocate_input(Input& input) {
   if (!is_resident_) {
     const std::int64_t rows = input.is_stream()
-                                  ? 2 * plan_.block * plan_.stream_rows(input.access.shape) + 8
+                                  ? 2 * plan_.block * plan_.stream_rows(input.access.shape) +
+                                        (input.is_ahead() ? 3 : 1) * isa::kSublanes
                                   : input.access.rows() * plan_.buffers_of(input);
     input.region = builder_.allocate_vmem(static_cast<std::uint64_t>(rows));
   }
@@ -340,7 +341,9 @@ void ElementwiseKernel::emit_blocks() {
   if (stored_granules({}) > 0) {
     store.start = [this](Index block, Index parity) { start_stores(block, parity); };
   }
-  const bool has_rest = plan_.row_tiles % plan_.block != 0 || plan_.ends_early();
+  const bool is_ahead = std::any_of(plan_.inputs.begin(), plan_.inputs.end(),
+                                    [](const Input& input) { return input.is_ahead(); });
+  const bool has_rest = plan_.row_tiles % plan_.block != 0 || plan_.ends_early() || is_ahead;
   BlockPipeline pipeline(builder_, {ceil_divide(plan_.row_tiles, plan_.block), has_rest}, load,
                          store);
   pipeline.run([this](Index block, Index parity) { compute_block(parity, row_tiles_of(block)); });

@@ -87,6 +87,7 @@ class ElementwiseKernel {
   void start_stores(Index block, Index parity);
   std::int64_t row_tiles_of(Index block) const;
   std::int64_t block_granules(const ArrayPart& part, const hlo::Shape& shape, Index block) const;
+  std::int64_t input_granules(const Input& input, Index block) const;
   std::int64_t loaded_granules(Index block) const;
   std::int64_t stored_granules(Index block) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
@@ -148,6 +149,7 @@ class ElementwiseKernel {
   // Values (elementwise_values.cpp).
   ExpressionValue source(int node, const Place& place);
   VReg column_value(const Input& input, const Place& place);
+  VReg value_ahead(const Input& input, const Place& place);
   VmemAddress kept_column(const Input& input, const Place& place);
   VReg shifted_value(const Input& input, const Place& place);
   Index index_inside(const ArrayAccess& access, int axis, Index index, std::int64_t count);

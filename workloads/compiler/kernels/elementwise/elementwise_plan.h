@@ -54,6 +54,8 @@ struct ElementwisePlan {
                         ///< one.
 
     bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
+    /// A vector that is read further on: blocks have a tile more, where there is one.
+    bool is_ahead() const { return access.linear && part.lanes > 0; }
     bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
     /// A column that each block spreads anew.
     bool is_spread() const { return is_column() && !fixed && !kept; }

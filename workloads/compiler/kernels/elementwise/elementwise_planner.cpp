@@ -141,6 +141,9 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
     if (!(node.part == ArrayPart{}) && !input.is_stream()) {
       return refuse(shape, "expected a slice that is read in place to cover the results");
     }
+    if (input.is_ahead() && limits_.whole_arrays) {
+      return refuse(shape, "expected vectors that begin with a row of lanes");
+    }
     if (!begin_with_ranges(input.part, input.begin)) {
       return refuse(shape, "expected parts of whole ranges of a slice that is read in place");
     }

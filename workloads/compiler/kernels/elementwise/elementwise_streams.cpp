@@ -17,10 +17,19 @@ std::int64_t ElementwiseKernel::block_granules(const ArrayPart& part, const hlo:
       is_last ? plan_.last_granules(shape, row_tiles) : plan_.stream_granules(shape, row_tiles));
 }
 
+/// The same with the tile behind it, where what is read begins inside of a tile.
+std::int64_t ElementwiseKernel::input_granules(const Input& input, Index block) const {
+  const std::int64_t own = block_granules(input.part, input.access.shape, block);
+  const std::int64_t last = ceil_divide(plan_.row_tiles, plan_.block) - 1;
+  const bool is_last = block.is_constant() && block.offset == last;
+  if (!input.is_ahead() || (is_last && !input.part.goes_on)) return own;
+  return own + plan_.stream_granules(input.access.shape, 1);
+}
+
 std::int64_t ElementwiseKernel::loaded_granules(Index block) const {
   std::int64_t sum = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream()) sum += block_granules(input.part, input.access.shape, block);
+    if (input.is_stream()) sum += input_granules(input, block);
   }
   return sum;
 }
@@ -127,14 +136,16 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
         add(builder_, block_offset(true, input.part, shape, at_block),
             part_offset(input.sliced, plan_.stream_distance(input.part, shape, part)))
             .plus(input.part.granule + input.begin);
-    const std::int64_t whole = block_granules(input.part, shape, block);
-    const std::int64_t rest = block_granules(input.part, shape, {{}, last});
+    const std::int64_t whole = input_granules(input, block);
+    const std::int64_t rest = input_granules(input, {{}, last});
     ScalarOperand size = whole;
     if (rest != whole && !block.is_constant()) {
       size = builder_.select(builder_.equal(to_operand(builder_, block), last), rest, size);
     }
     const SReg from = builder_.add(operand_address(input.operand), to_operand(builder_, offset));
-    const VmemAddress to = at(input.region, buffer_rows(shape, parity));
+    Index rows = buffer_rows(shape, parity);
+    if (input.is_ahead()) rows = add(builder_, rows, multiply(builder_, parity, isa::kSublanes));
+    const VmemAddress to = at(input.region, rows);
     stream_dma(true, input.part, shape)
         .start(from, to, to_operand(builder_, parity.plus(load_flag_)), size);
   }

@@ -90,6 +90,18 @@ VReg ElementwiseKernel::column_value(const Input& input, const Place& place) {
                            access.shape.type);
 }
 
+/// Of a vector that is read further on: rows of lanes that begin in one row and end in the next.
+VReg ElementwiseKernel::value_ahead(const Input& input, const Place& place) {
+  const int rows = input.part.lanes / isa::kLanes, lanes = input.part.lanes % isa::kLanes;
+  const int kept = static_cast<int>(isa::kLanes) - lanes;
+  const Index begin =
+      add(builder_, place.rows32, multiply(builder_, parity_, isa::kSublanes)).plus(rows);
+  const VReg here = builder_.rotate_lanes(builder_.load(at(input.region, begin)), kept);
+  const VReg next = builder_.rotate_lanes(builder_.load(at(input.region, begin.plus(1))), kept);
+  const MReg is_here = builder_.vector_compare(Opcode::kVcmpLtS32, emitter_.lane_index(), kept);
+  return builder_.select(is_here, here, next);
+}
+
 /// The index, or the nearest one of the range.
 Index ElementwiseKernel::within(Index index, std::int64_t first, std::int64_t last) {
   if (index.is_constant()) return {{}, std::clamp(index.offset, first, last)};
@@ -217,6 +229,7 @@ ExpressionValue ElementwiseKernel::source(int id, const Place& place) {
   Index row, lane;
   switch (input.access.kind) {
     case Kind::kStream: {
+      if (input.is_ahead()) return ExpressionValue::of(value_ahead(input, place));
       const VReg tile = memory_->load_tile(
           type, at(input.region, type == ElementType::kBf16 ? place.rows16 : place.rows32));
       const int lanes = input.part.lanes;

@@ -41,7 +41,7 @@ std::vector<std::int64_t> stepped_dimensions(const HloInstruction& instruction) 
 
 /// Of rows whose lanes become parts: shorter ones stand in rows of tiles, of which loads take every
 /// second one.
-constexpr std::int64_t kShortestWovenRow = 512;
+constexpr std::int64_t kShortestWovenRow = 256;
 
 class Steps {
  public:
@@ -93,9 +93,12 @@ Id Steps::every(Id vector, std::int64_t start, std::int64_t count, std::int64_t 
     const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), stride, false);
     return edit_.reshape(edit_.slice(rows, {0, 0}, {count, 1}), {count});
   }
-  const Id rows = as_rows(edit_.slice(vector, {start}, {limit}), isa::kLanes * stride, false);
+  // Rows of the whole vector are the same for all that begins with one of its first elements.
+  const bool takes_all = start < stride;
+  const Id taken = takes_all ? vector : edit_.slice(vector, {start}, {limit});
+  const Id rows = as_rows(taken, isa::kLanes * stride, false);
   const Extents extents = edit_.dimensions(rows);
-  const Id picked = edit_.slice(rows, {0, 0}, extents, {1, stride});
+  const Id picked = edit_.slice(rows, {0, takes_all ? start : 0}, extents, {1, stride});
   const Id flat = edit_.reshape(picked, {extents[0] * isa::kLanes});
   return edit_.slice(flat, {0}, {count});
 }

@@ -12,6 +12,7 @@ bool may_read_in_place(const hlo::Computation& computation, hlo::InstructionId s
 /// inside: their DMAs step over what is cut off, or not taken by a step outside of the tiles.
 /// Between slice and fusion may be another name, with other dimensions of one outside of the tiles.
 /// A slice that nothing else reads is no kernel.
+/// Long vectors are read from inside of a row of lanes on as well.
 ///
 /// Needs: fuse. Leaves: slices of parameters inside of fusions; the same values.
 void read_slices_in_place(hlo::Module& module);

@@ -109,13 +109,15 @@ bool is_bitcast(const hlo::Computation& entry, const HloInstruction& instruction
 bool keeps_tiles(const hlo::Computation& entry, const HloInstruction& slice) {
   const Shape& from = entry.at(slice.operands[0]).shape;
   const std::vector<std::int64_t>& order = slice.shape.layout.minor_to_major;
-  if (slice.shape.rank() < 2 || from.layout.minor_to_major != order ||
+  const bool is_vector = slice.shape.rank() == 1;
+  if (slice.shape.rank() < (hlo::byte_size(from.type) == 4 ? 1 : 2) ||
+      from.layout.minor_to_major != order ||
       stored_shape(from).type != stored_shape(slice.shape).type) {
     return false;
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto d = static_cast<std::size_t>(order[i]);
-    const std::int64_t tile = i == 0 ? 128 : i == 1 ? 8 : 1;
+    const std::int64_t tile = is_vector ? 1024 : i == 0 ? 128 : i == 1 ? 8 : 1;
     const bool starts = slice.slice->starts[d] == 0 &&
                         (slice.slice->strides.empty() || slice.slice->strides[d] == 1);
     if (!starts ||
