@@ -754,6 +754,29 @@ TEST(Relayout, LanesInTurnsGetADimensionOfTheirOwn) {
   EXPECT_FALSE(compiler::lane_parts(tiled({16, 600}, {1, 0}), tiled({16, 30, 20}, {1, 0, 2})));
 }
 
+/// Rows of one tile become a vector that has their elements in turns, and come back.
+TEST(Relayout, RowsOfATileAreWovenToAVector) {
+  struct Case {
+    std::int64_t lanes, rows;
+  };
+  for (const auto& [lanes, rows] : std::vector<Case>{
+           {128, 2}, {257, 3}, {1025, 7}, {2048, 8}, {40000, 2}, {300000, 2}, {99969, 3}, {98561, 3}, {100003, 5}}) {
+    for (const bool joins : {false, true}) {
+      const Extents parts{lanes, rows}, whole{lanes * rows};
+      Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
+      (joins ? move.source_layout : move.target_layout) = {0, 1};
+      hlo::Shape matrix = hlo::array_shape(ElementType::kF32, parts);
+      matrix.layout = compiler::tiled_layout(matrix.type, {0, 1});
+      hlo::Shape vector = hlo::array_shape(ElementType::kF32, whole);
+      vector.layout = compiler::row_major_layout(vector.type, 1);
+      ASSERT_TRUE(compiler::lane_parts(joins ? matrix : vector, joins ? vector : matrix));
+      const KernelHarness::Result cost = check(move);
+      EXPECT_EQ(cost.dma_bytes,
+                static_cast<std::uint64_t>(matrix.padded_bytes() + vector.padded_bytes()));
+    }
+  }
+}
+
 /// Where the parts are rows of a tile, or the orders differ otherwise, it is no such reshape.
 TEST(Relayout, PartsOfTheLanesStandOutsideOfTheTiles) {
   const auto shape_of = [](const Extents& extents, const std::vector<std::int64_t>& order) {

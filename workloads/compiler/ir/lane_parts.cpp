@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "isa/instruction.h"
 #include "workloads/compiler/ir/array_layout.h"
 
 namespace tpu::compiler {
@@ -22,9 +23,30 @@ std::int64_t parted_dimension(const std::vector<std::int64_t>& whole,
              : -1;
 }
 
+/// Rows of one tile and a vector that has an element of each in turns.
+std::optional<LaneParts> parts_of_vector(const hlo::Shape& from, const hlo::Shape& to) {
+  LaneParts found;
+  found.joins = to.rank() == 1;
+  const hlo::Shape& parts = found.joins ? from : to;
+  if (from.rank() + to.rank() != 3 || from.type != to.type || hlo::byte_size(from.type) != 4 ||
+      from.element_count() != to.element_count() || major_to_minor(parts).back() != 0) {
+    return std::nullopt;
+  }
+  found.woven = true;
+  found.count = parts.dimensions[1];
+  found.lanes = parts.dimensions[0];
+  if (found.count == 1 || found.count > isa::kSublanes || found.lanes < isa::kLanes) {
+    return std::nullopt;
+  }
+  found.from = found.joins ? as_it_lies(from) : from;
+  found.to = found.joins ? to : as_it_lies(to);
+  return found;
+}
+
 }  // namespace
 
 std::optional<LaneParts> lane_parts(const hlo::Shape& from, const hlo::Shape& to) {
+  if (from.rank() == 1 || to.rank() == 1) return parts_of_vector(from, to);
   LaneParts found;
   found.joins = to.rank() < from.rank();
   const hlo::Shape &whole = found.joins ? to : from, &parts = found.joins ? from : to;

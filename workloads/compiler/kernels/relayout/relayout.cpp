@@ -200,6 +200,7 @@ class Relayout {
   OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
   OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_woven(const LaneParts& parts) const;
+  OrRefusal<KernelPlan> plan_woven_vector(const LaneParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
   void offer_pieces(const std::vector<std::size_t>& permutation, BestSlabs& best) const;
   OrRefusal<KernelPlan> plan_reshape() const;
@@ -475,6 +476,26 @@ OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxe
   return slabs->kernel;
 }
 
+/// Rows of a tile and a vector that has their elements in turns, in slabs of those.
+OrRefusal<KernelPlan> Relayout::plan_woven_vector(const LaneParts& parts) const {
+  const SlabBody body = [joins = parts.joins](ElementMover& mover,
+                                              const std::vector<TileArray>& sources,
+                                              const TileArray& target) {
+    joins ? mover.weave_rows(sources.front(), target) : mover.part_rows(sources.front(), target);
+  };
+  for (const int cut : {0, -1}) {
+    SlabArray rows{parts.joins ? 0 : 1, parts.joins ? parts.from : parts.to, cut < 0 ? cut : 1};
+    SlabArray vector{parts.joins ? 1 : 0, parts.joins ? parts.to : parts.from, cut};
+    rows.of_index = parts.count;
+    vector.of_index = isa::kLanes;
+    const std::int64_t extent = cut < 0 ? 1 : parts.count * parts.lanes;
+    const auto slabs = plan_slabs(instruction_.name, {parts.joins ? rows : vector},
+                                  parts.joins ? vector : rows, extent, body, target_);
+    if (slabs) return slabs->kernel;
+  }
+  return refuse_size();
+}
+
 /// Slabs of some lanes, or of another dimension, in pieces of a third one or none.
 OrRefusal<KernelPlan> Relayout::plan_woven(const LaneParts& parts) const {
   const std::vector<std::int64_t>& extents =
@@ -502,7 +523,10 @@ OrRefusal<KernelPlan> Relayout::plan_woven(const LaneParts& parts) const {
 }
 
 OrRefusal<KernelPlan> Relayout::plan_parts(const LaneParts& parts) const {
-  if (parts.woven) return plan_woven(parts);
+  if (parts.woven) {
+    const bool is_vector = parts.from.rank() == 1 || parts.to.rank() == 1;
+    return is_vector ? plan_woven_vector(parts) : plan_woven(parts);
+  }
   Relayout viewed = *this;
   viewed.operands_[0] = parts.from;
   viewed.instruction_.shape = parts.to;
@@ -644,17 +668,23 @@ double reshape_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target
                   static_cast<double>(slabs) * ElementMover::reshape_cycles(before, behind));
 }
 
+/// A packed tile becomes one of 32-bit elements, and back, but for blocks of whole tiles.
+constexpr double kUnpackedCycles = 2.5, kPackedCycles = 3;
+
 /// Each part's tiles go through the unit that turns lanes, twice where tiles of the whole part
 /// them.
 double parts_cycles(const LaneParts& parts, const Target& target) {
   const double turn = parts.lanes % 128 == 0 ? 0 : 128 % parts.lanes == 0 ? 5 : 9;
   const auto tiles = [](const hlo::Shape& shape) {
-    return static_cast<double>(TileArray{{}, {}, physical_extents(shape)}.tiles());
+    return static_cast<double>(TileArray{{}, {}, tiled_extents(shape)}.tiles());
   };
   const double bytes = static_cast<double>(parts.from.padded_bytes() + parts.to.padded_bytes());
   if (parts.woven) {
-    const double woven = ElementMover::weave_cycles(parts.count, target) *
-                         tiles(parts.joins ? parts.to : parts.from);
+    double woven = ElementMover::weave_cycles(parts.count, target) *
+                   tiles(parts.joins ? parts.to : parts.from);
+    if (parts.from.type == hlo::ElementType::kBf16) {
+      woven += kUnpackedCycles * tiles(parts.from) + kPackedCycles * tiles(parts.to);
+    }
     return kKernelCycles +
            std::max(bytes / (target.hbm_bytes_per_cycle * kMixedTrafficRate), woven);
   }
@@ -675,8 +705,6 @@ double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& t
     permutation.push_back(
         static_cast<std::size_t>(std::find(before.begin(), before.end(), d) - before.begin()));
   }
-  // A packed tile becomes one of 32-bit elements, and back, but for blocks of whole tiles.
-  constexpr double kUnpacked = 2.5, kPacked = 3;
   SlabArray before_it{0, from}, behind_it{1, to};
   keep_packed(permutation, before_it, behind_it);
   const bool is_packed = from.type == hlo::ElementType::kBf16;
@@ -684,10 +712,10 @@ double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& t
   const TileArray source{{}, {}, physical_extents(from)}, result{{}, {}, physical_extents(to)};
   double cycles = ElementMover::transpose_cycles(source, result, permutation);
   if (is_packed && !before_it.stays_packed) {
-    cycles += kUnpacked * static_cast<double>(source.tiles());
+    cycles += kUnpackedCycles * static_cast<double>(source.tiles());
   }
   if (is_packed && !behind_it.stays_packed) {
-    cycles += kPacked * static_cast<double>(result.tiles());
+    cycles += kPackedCycles * static_cast<double>(result.tiles());
   }
   return kKernelCycles + std::max(bytes / (target.hbm_bytes_per_cycle * kMixedTrafficRate), cycles);
 }

@@ -52,6 +52,10 @@ void RelayoutMember::emit(const std::vector<VmemRegion>& regions) {
     mover.move_linear(source, target, all.from, all.to, all.extent);
   } else if (!boxes_.empty()) {
     for (const Box& box : boxes_) mover.move_box(source, target, box);
+  } else if (woven_ >= 0 && target_.rank() == 1) {
+    mover.weave_rows(source, target);
+  } else if (woven_ >= 0 && source_.rank() == 1) {
+    mover.part_rows(source, target);
   } else if (woven_ >= 0) {
     mover.weave(source, target, static_cast<std::size_t>(woven_));
   } else if (!permutation_.empty()) {

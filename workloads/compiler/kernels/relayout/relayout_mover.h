@@ -82,6 +82,9 @@ class ElementMover {
   /// each part in turns: a permutation for each part of a register of these. The side without parts
   /// has the dimension, too, with extent 1.
   void weave(const TileArray& source, const TileArray& target, std::size_t dimension);
+  /// The same of the rows of one tile and the elements of a vector, eight lane tiles at a time.
+  void weave_rows(const TileArray& rows, const TileArray& vector);
+  void part_rows(const TileArray& vector, const TileArray& rows);
   /// Cycles of that, for a register of the side without parts.
   static double weave_cycles(std::int64_t parts, const Target& target);
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
@@ -157,6 +160,11 @@ class ElementMover {
   };
   void join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);
   void part_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);
+  /// By the lanes of a register of the other side.
+  VReg elements_of_parts(std::int64_t count, std::int64_t number, VReg& part);
+  void for_lane_tiles(
+      const TileArray& rows,
+      const std::function<void(Index first, std::int64_t groups, std::int64_t tiles)>& piece);
 
   bool reshape_matrices(const TileArray& source, const TileArray& target);
   /// What a row of lanes holds on one side fills whole tiles on the other: eight rows at a time,

@@ -86,26 +86,29 @@ void ElementMover::weave(const TileArray& source, const TileArray& target, std::
   });
 }
 
-/// Lane l of register k has element (128 k + l) / count of part (128 k + l) % count.
+/// Lane l of register `number` has element (128 number + l) / count, of part (128 number + l) %
+/// count.
+VReg ElementMover::elements_of_parts(std::int64_t count, std::int64_t number, VReg& part) {
+  const VReg lane = builder_.vector(Opcode::kVcvtS32F32,
+                                    builder_.and_(builder_.lane_sequence(), isa::kLanes - 1));
+  const auto parts = static_cast<float>(count);
+  VReg element = builder_.truncate_to_s32(builder_.mul(builder_.add(lane, 0.5F), 1 / parts));
+  part = builder_.truncate_to_s32(
+      builder_.sub(lane, builder_.mul(builder_.vector(Opcode::kVcvtS32F32, element), parts)));
+  element = plus(builder_, element, isa::kLanes * number / count);
+  const std::int64_t behind = isa::kLanes * number % count;
+  if (behind == 0) return element;
+  part = plus(builder_, part, behind);
+  const MReg goes_on = builder_.vector_compare(Opcode::kVcmpGeS32, part, static_cast<int>(count));
+  element = builder_.select(goes_on, plus(builder_, element, 1), element);
+  part = builder_.select(goes_on, plus(builder_, part, -count), part);
+  return element;
+}
+
 void ElementMover::join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all) {
-  const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
-  const VReg number = builder_.vector(Opcode::kVcvtS32F32, lane);
-  const auto count = static_cast<float>(weave.count);
-  const VReg first_element =
-      builder_.truncate_to_s32(builder_.mul(builder_.add(number, 0.5F), 1 / count));
-  const VReg first_part = builder_.truncate_to_s32(builder_.sub(
-      number, builder_.mul(builder_.vector(Opcode::kVcvtS32F32, first_element), count)));
   for (std::int64_t k = 0; k < weave.count; ++k) {
-    VReg element = plus(builder_, first_element, isa::kLanes * k / weave.count);
-    VReg part = first_part;
-    if (const std::int64_t behind = isa::kLanes * k % weave.count; behind > 0) {
-      part = plus(builder_, first_part, behind);
-      const MReg goes_on =
-          builder_.vector_compare(Opcode::kVcmpGeS32, part, static_cast<int>(weave.count));
-      element = builder_.select(goes_on, plus(builder_, element, 1), element);
-      part = builder_.select(goes_on, plus(builder_, part, -weave.count), part);
-    }
-    builder_.set_lane_pattern(element);
+    VReg part;
+    builder_.set_lane_pattern(elements_of_parts(weave.count, k, part));
     for (const WovenTiles& tiles : all) {
       if (k >= tiles.tiles) continue;
       VReg joined;
@@ -117,6 +120,87 @@ void ElementMover::join_woven(const Weave& weave, Index outer, const std::vector
       builder_.store(at(weave.whole.region, weave.whole_row(builder_, outer, tiles, k)), joined);
     }
   }
+}
+
+/// Groups of eight lane tiles, several at a time, and the last, smaller one.
+void ElementMover::for_lane_tiles(
+    const TileArray& rows,
+    const std::function<void(Index first, std::int64_t groups, std::int64_t tiles)>& piece) {
+  const std::int64_t count = rows.extents.front();
+  const std::int64_t groups = rows.lane_tiles() / isa::kSublanes;
+  const std::int64_t rest = rows.lane_tiles() % isa::kSublanes;
+  in_pieces(builder_, groups, std::max<std::int64_t>(1, kPermutationsAtOnce / (count * count)),
+            [&](Index first, std::int64_t many) { piece(first, many, isa::kSublanes); });
+  if (rest > 0) piece({{}, groups}, 1, rest);
+}
+
+void ElementMover::weave_rows(const TileArray& rows, const TileArray& vector) {
+  const std::int64_t count = rows.extents.front();
+  for_lane_tiles(rows, [&](Index first, std::int64_t groups, std::int64_t tiles) {
+    for (std::int64_t k = 0; k < count; ++k) {
+      VReg part;
+      builder_.set_lane_pattern(elements_of_parts(count, k, part));
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const Index group = first.plus(g);
+        // The last lane tile may have elements for some of its rows of the vector alone.
+        const bool is_cut =
+            tiles < isa::kSublanes &&
+            count * (isa::kSublanes * group.offset + tiles - 1) + k >= vector.extents.front();
+        const std::uint8_t mask = sublanes(0, is_cut ? tiles - 1 : tiles);
+        if (mask == 0) continue;
+        VReg joined;
+        for (std::int64_t p = 0; p < count; ++p) {
+          const Index row = multiply(builder_, group, isa::kSublanes * isa::kSublanes).plus(p);
+          const VReg value =
+              builder_.permute_lanes(builder_.load(at(rows.region, add(builder_, rows.begin, row))
+                                                       .stride(isa::kSublanes)
+                                                       .mask(sublanes(0, tiles))));
+          joined = joined ? builder_.select(is(builder_, part, p), value, joined) : value;
+        }
+        const Index row = multiply(builder_, group, isa::kSublanes * count).plus(k);
+        builder_.store(at(vector.region, add(builder_, vector.begin, row))
+                           .stride(static_cast<std::int32_t>(count))
+                           .mask(mask),
+                       joined);
+      }
+    }
+  });
+}
+
+void ElementMover::part_rows(const TileArray& vector, const TileArray& rows) {
+  const std::int64_t count = rows.extents.front();
+  for_lane_tiles(rows, [&](Index first, std::int64_t groups, std::int64_t tiles) {
+    const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
+    const VReg begin = builder_.truncate_to_s32(
+        builder_.mul(builder_.vector(Opcode::kVcvtS32F32, lane), static_cast<float>(count)));
+    for (std::int64_t p = 0; p < count; ++p) {
+      const VReg place = plus(builder_, begin, p);
+      const VReg from = builder_.shift_right(place, 7);
+      builder_.set_lane_pattern(place);
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const Index group = first.plus(g);
+        VReg part;
+        for (std::int64_t k = 0; k < count; ++k) {
+          const bool is_cut =
+              tiles < isa::kSublanes &&
+              count * (isa::kSublanes * group.offset + tiles - 1) + k >= vector.extents.front();
+          const std::uint8_t mask = sublanes(0, is_cut ? tiles - 1 : tiles);
+          if (mask == 0) continue;
+          const Index row = multiply(builder_, group, isa::kSublanes * count).plus(k);
+          const VReg value = builder_.permute_lanes(
+              builder_.load(at(vector.region, add(builder_, vector.begin, row))
+                                .stride(static_cast<std::int32_t>(count))
+                                .mask(mask)));
+          part = part ? builder_.select(is(builder_, from, k), value, part) : value;
+        }
+        const Index row = multiply(builder_, group, isa::kSublanes * isa::kSublanes).plus(p);
+        builder_.store(at(rows.region, add(builder_, rows.begin, row))
+                           .stride(isa::kSublanes)
+                           .mask(sublanes(0, tiles)),
+                       part);
+      }
+    }
+  });
 }
 
 /// Lane l of a register of part p is lane count * l + p of the registers of the whole, one behind

@@ -139,6 +139,7 @@ class LayoutSearch {
                            const Shape& result) const;
   double dot_cost(InstructionId id, bool counts_products = true);
   double avoidable_cost(int g);
+  double woven_vector_cost(const HloInstruction& reshape);
   double vector_cost(InstructionId id);
   double given_cost(InstructionId id, const DimensionOrder& order) const;
   double cost_of(int g);
@@ -659,12 +660,31 @@ bool LayoutSearch::meets_product(InstructionId broadcast) const {
   });
 }
 
+/// Between a matrix of a few elements a row and a vector, which may be woven of columns.
+double LayoutSearch::woven_vector_cost(const HloInstruction& reshape) {
+  const InstructionId operand = reshape.operands[0];
+  const bool joins = reshape.shape.rank() == 1;
+  const InstructionId matrix = joins ? operand : reshape.id;
+  if (!takes_part(matrix) || shape(matrix).rank() != 2) return 0;
+  const auto ends = [&](const DimensionOrder& order) {
+    const Shape laid = in_order(shape(matrix), order);
+    Shape vector = shape(joins ? reshape.id : operand);
+    vector.layout = row_major_layout(vector.type, vector.rank());
+    return joins ? std::pair(laid, vector) : std::pair(vector, laid);
+  };
+  const auto [columns, to] = ends({1, 0});
+  if (!lane_parts(columns, to)) return 0;
+  const auto [from, result] = ends(order(matrix));
+  return move_cycles(from, result, target_);
+}
+
 /// A vector that is broadcast over, or reduced from, the result of a dot goes with the dot's kernel
 /// where it lies along the lanes, a short one that is broadcast also along the rows; else the
 /// result is written and read once more.
 double LayoutSearch::vector_cost(InstructionId id) {
   const HloInstruction& instruction = at(id);
   const bool is_broadcast = instruction.opcode == HloOpcode::kBroadcast;
+  if (instruction.opcode == HloOpcode::kReshape) return woven_vector_cost(instruction);
   if (!is_broadcast && instruction.opcode != HloOpcode::kReduce) return 0;
   const InstructionId matrix = is_broadcast ? id : instruction.operands[0];
   const InstructionId vector = is_broadcast ? instruction.operands[0] : id;
@@ -696,7 +716,11 @@ double LayoutSearch::relation_cost(InstructionId id) {
       if (fits && same_order(shape(id), *fits, order(id))) return 0;
       const Shape from = in_order(shape(operand), order(operand));
       const Shape to = in_order(shape(id), order(id));
-      if (lane_parts(from, to)) return move_cycles(from, to, target_);
+      // Of woven lanes that fill no tile what is around them is better off elsewhere.
+      const auto parts = lane_parts(from, to);
+      if (parts && (!parts->woven || parts->lanes >= isa::kLanes)) {
+        return move_cycles(from, to, target_);
+      }
       const double copies = copy_cost(operand) + copy_cost(id);
       const bool by_one_copy =
           copy_of_reshape(shape(operand), order(operand), shape(id), order(id)).has_value();
