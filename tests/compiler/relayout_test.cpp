@@ -759,8 +759,15 @@ TEST(Relayout, RowsOfATileAreWovenToAVector) {
   struct Case {
     std::int64_t lanes, rows;
   };
-  for (const auto& [lanes, rows] : std::vector<Case>{
-           {128, 2}, {257, 3}, {1025, 7}, {2048, 8}, {40000, 2}, {300000, 2}, {99969, 3}, {98561, 3}, {100003, 5}}) {
+  for (const auto& [lanes, rows] : std::vector<Case>{{128, 2},
+                                                     {257, 3},
+                                                     {1025, 7},
+                                                     {2048, 8},
+                                                     {40000, 2},
+                                                     {300000, 2},
+                                                     {99969, 3},
+                                                     {98561, 3},
+                                                     {100003, 5}}) {
     for (const bool joins : {false, true}) {
       const Extents parts{lanes, rows}, whole{lanes * rows};
       Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
