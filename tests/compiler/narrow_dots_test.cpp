@@ -37,6 +37,24 @@ TEST(NarrowDots, OfOneLargeArrayAreOne) {
   EXPECT_EQ(dots(heads(256, kThird)), 3U);  // An array that is read at once.
 }
 
+/// Two dots with 64 features each of an array of so many columns.
+std::string halves(int columns) {
+  const std::string c = std::to_string(columns);
+  std::string text = "HloModule halves\nENTRY main {\n  x = f32[4096," + c + "] parameter(0)\n";
+  for (const std::string n : {"1", "2"}) {
+    text += "  w" + n + " = f32[" + c + ",64] parameter(" + n + ")\n  d" + n +
+            " = f32[4096,64] dot(x, w" + n +
+            "), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
+  }
+  return text + "  ROOT r = (f32[4096,64], f32[4096,64]) tuple(d1, d2)\n}\n";
+}
+
+/// Of one no larger than a result as much is read of the slices.
+TEST(NarrowDots, OfAnArrayNoLargerThanTheResultsAreLeft) {
+  EXPECT_EQ(dots(halves(256)), 1U);
+  EXPECT_EQ(dots(halves(128)), 2U);
+}
+
 /// Weights that are made of what another dot makes: a dot of all of them would be one of its own
 /// operands.
 TEST(NarrowDots, WhatNeedsAnotherDotIsOneByItself) {
@@ -55,14 +73,17 @@ TEST(NarrowDots, WhatIsAddedToAnotherIsOneByItself) {
   EXPECT_EQ(dots(text), 3U);
 }
 
-/// What nothing but a sum reads: the sum of products of eight features each is one of 24.
-std::string sum_of_dots(const std::string& root) {
+/// What nothing but a sum reads: the sum of products of eight features each is one of 24. The
+/// second one's left side may be another one, and have another type.
+std::string sum_of_dots(const std::string& root, int features = 8, const std::string& second = "x1",
+                        const std::string& type = "f32") {
+  const std::string f = std::to_string(features);
   std::string text = "HloModule sums\nENTRY main {\n";
   for (int i = 0; i < 3; ++i) {
-    const std::string n = std::to_string(i);
-    text += "  x" + n + " = f32[2048,8] parameter(" + std::to_string(2 * i) + ")\n  w" + n +
-            " = f32[256,8] parameter(" + std::to_string(2 * i + 1) + ")\n  d" + n +
-            " = f32[2048,256] dot(x" + n + ", w" + n +
+    const std::string n = std::to_string(i), of = i == 1 ? type : "f32";
+    text += "  x" + n + " = " + of + "[2048," + f + "] parameter(" + std::to_string(2 * i) +
+            ")\n  w" + n + " = " + of + "[256," + f + "] parameter(" + std::to_string(2 * i + 1) +
+            ")\n  d" + n + " = f32[2048,256] dot(" + (i == 1 ? second : "x" + n) + ", w" + n +
             "), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n";
   }
   return text + "  s = f32[2048,256] add(d0, d1)\n  t = f32[2048,256] add(s, d2)\n" + root + "}\n";
@@ -74,6 +95,16 @@ TEST(NarrowDots, InASumContractAllFeaturesAtOnce) {
   // Of one that something else reads the others are left.
   const std::string more = "  ROOT r = (f32[2048,256], f32[2048,256]) tuple(t, d0)\n";
   EXPECT_EQ(dots(sum_of_dots(more)), 2U);
+}
+
+/// As many as fill the lanes, of one type; those that share an array, as parts of a product at a
+/// higher precision do, have their forms.
+TEST(NarrowDots, InASumThatDoNotGoTogetherAreLeft) {
+  const std::string sum = "  ROOT r = f32[2048,256] negate(t)\n";
+  EXPECT_EQ(dots(sum_of_dots(sum, 42)), 1U);
+  EXPECT_EQ(dots(sum_of_dots(sum, 43)), 2U);
+  EXPECT_EQ(dots(sum_of_dots(sum, 8, "x0")), 2U);
+  EXPECT_EQ(dots(sum_of_dots(sum, 8, "x1", "bf16")), 2U);
 }
 
 TEST(NarrowDots, TogetherHaveTheValuesOfEach) {

@@ -29,17 +29,19 @@ std::size_t count_of(const hlo::Module& module, hlo::HloOpcode opcode) {
 }
 
 /// The gradient of an image whose rows go on at its other end, `more` of them: from rows of so many
-/// pixels.
-std::string wrapped(std::int64_t rows, std::int64_t more, std::int64_t pixels) {
+/// pixels, every `step`th of an array.
+std::string wrapped(std::int64_t rows, std::int64_t more, std::int64_t pixels,
+                    std::int64_t step = 1) {
   const auto array = [pixels](std::int64_t count) {
     return "f32[" + std::to_string(count) + "," + std::to_string(pixels) + "]";
   };
   const auto slice = [&](const std::string& name, std::int64_t begin, std::int64_t count) {
-    return "  " + name + " = " + array(count) + " slice(g), slice={[" + std::to_string(begin) +
-           ":" + std::to_string(begin + count) + "], [0:" + std::to_string(pixels) + "]}\n";
+    return "  " + name + " = " + array(count) + " slice(g), slice={[" +
+           std::to_string(step * begin) + ":" + std::to_string(step * (begin + count)) + ":" +
+           std::to_string(step) + "], [0:" + std::to_string(pixels) + "]}\n";
   };
   const std::string rest = std::to_string(rows - more);
-  return "HloModule wrapped\nENTRY main {\n  g = " + array(rows + 2 * more) +
+  return "HloModule wrapped\nENTRY main {\n  g = " + array(step * (rows + 2 * more)) +
          " parameter(0)\n  z = f32[] constant(0)\n" + slice("middle", more, rows) +
          slice("behind", rows + more, more) + slice("before", 0, more) +
          "  first = " + array(rows) + " pad(behind, z), padding=0_" + rest +
@@ -49,8 +51,7 @@ std::string wrapped(std::int64_t rows, std::int64_t more, std::int64_t pixels) {
 }
 
 /// Only the rows at both ends are sums; nothing is padded.
-TEST(PaddedSums, EndsThatMeetAreSumsOfTheEnds) {
-  const std::string text = wrapped(64, 2, 20000);
+void check_ends(const std::string& text) {
   const hlo::Module module = joined(text);
   EXPECT_EQ(count_of(module, hlo::HloOpcode::kPad), 0U);
   const hlo::Computation& entry = module.entry_computation();
@@ -66,6 +67,11 @@ TEST(PaddedSums, EndsThatMeetAreSumsOfTheEnds) {
       random_value(before.entry_computation().at(0).shape, engine, {})};
   EXPECT_EQ(reference::Interpreter(module).run(arguments).numbers,
             reference::Interpreter(before).run(arguments).numbers);
+}
+
+TEST(PaddedSums, EndsThatMeetAreSumsOfTheEnds) {
+  check_ends(wrapped(64, 2, 20000));
+  check_ends(wrapped(64, 2, 20000, 3));
 }
 
 /// A kernel reads the pads of a small array where they stand, and ends that are most of it are no
