@@ -659,99 +659,95 @@ TEST(Relayout, ACopyTakesAsLongAsItsEstimate) {
   }
 }
 
+hlo::Shape tiled(ElementType type, const Extents& extents,
+                 const std::vector<std::int64_t>& minor_to_major) {
+  hlo::Shape shape = hlo::array_shape(type, extents);
+  shape.layout = compiler::tiled_layout(type, minor_to_major);
+  return shape;
+}
+
+/// An array and its parts in other lanes, orders from minor to major.
+struct PartsCase {
+  Extents whole, parts;
+  std::vector<std::int64_t> whole_order, parts_order;
+};
+
+/// Both ways in both types; what it took, and what it was expected to take beside the memory.
+void move_parts(const std::vector<PartsCase>& cases, bool woven,
+                const std::function<void(const PartsCase&, ElementType,
+                                         const KernelHarness::Result&, double)>& check_cost) {
+  compiler::Target fast;
+  fast.hbm_bytes_per_cycle = 1e9;
+  for (const PartsCase& each : cases) {
+    for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+      for (const bool joins : {false, true}) {
+        Move move = joins ? reshape(each.parts, each.whole) : reshape(each.whole, each.parts);
+        move.source_layout = joins ? each.parts_order : each.whole_order;
+        move.target_layout = joins ? each.whole_order : each.parts_order;
+        const hlo::Shape from = tiled(type, move.inputs[0], move.source_layout);
+        const hlo::Shape to = tiled(type, joins ? each.whole : each.parts, move.target_layout);
+        SCOPED_TRACE(hlo::to_string(to));
+        const auto found = compiler::lane_parts(from, to);
+        ASSERT_TRUE(found && found->woven == woven);
+        const KernelHarness::Result cost = check(move, type);
+        EXPECT_EQ(cost.dma_bytes,
+                  static_cast<std::uint64_t>(from.padded_bytes() + to.padded_bytes()));
+        check_cost(each, type, cost,
+                   compiler::move_cycles(from, to, fast) - compiler::kKernelCycles);
+      }
+    }
+  }
+}
+
 /// Heads of attention leave the lanes for a dimension of their own outside of the tiles, and come
 /// back, in one kernel: each register is turned once, or twice where a head stands in two tiles of
 /// lanes; heads of whole tiles are moved by DMAs alone. It takes as long as its estimate.
 TEST(Relayout, PartsOfTheLanesGetADimensionOfTheirOwn) {
-  compiler::Target fast;
-  fast.hbm_bytes_per_cycle = 1e9;
-  struct Case {
-    Extents whole, parts;
-    std::vector<std::int64_t> whole_order, parts_order;  ///< Minor to major.
-  };
-  const std::vector<Case> cases{{{16, 64, 192}, {16, 64, 3, 64}, {2, 1, 0}, {3, 1, 2, 0}},
-                                {{16, 64, 192}, {16, 64, 3, 64}, {2, 1, 0}, {3, 1, 0, 2}},
-                                {{36, 37, 192}, {36, 37, 6, 32}, {2, 1, 0}, {3, 1, 2, 0}},
-                                {{1200, 200}, {1200, 5, 40}, {1, 0}, {2, 0, 1}},
-                                {{8, 100, 300}, {8, 100, 2, 150}, {2, 0, 1}, {3, 0, 1, 2}},
-                                {{8, 128, 1024}, {8, 128, 16, 64}, {2, 1, 0}, {3, 1, 2, 0}},
-                                {{2, 12, 64, 64}, {2, 12, 64, 8, 8}, {3, 2, 1, 0}, {4, 2, 1, 3, 0}},
-                                {{16, 1536}, {16, 64, 24}, {1, 0}, {2, 0, 1}},
-                                {{3, 20, 384}, {3, 20, 3, 128}, {2, 1, 0}, {3, 1, 2, 0}}};
-  for (const auto& [whole, parts, whole_order, parts_order] : cases) {
-    for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
-      for (const bool joins : {false, true}) {
-        Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
-        move.source_layout = joins ? parts_order : whole_order;
-        move.target_layout = joins ? whole_order : parts_order;
-        hlo::Shape from = hlo::array_shape(type, move.inputs[0]);
-        hlo::Shape to = hlo::array_shape(type, joins ? whole : parts);
-        from.layout = compiler::tiled_layout(type, move.source_layout);
-        to.layout = compiler::tiled_layout(type, move.target_layout);
-        ASSERT_TRUE(compiler::lane_parts(from, to)) << hlo::to_string(to);
-        const KernelHarness::Result cost = check(move, type);
+  const std::vector<PartsCase> cases{
+      {{16, 64, 192}, {16, 64, 3, 64}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{16, 64, 192}, {16, 64, 3, 64}, {2, 1, 0}, {3, 1, 0, 2}},
+      {{36, 37, 192}, {36, 37, 6, 32}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{1200, 200}, {1200, 5, 40}, {1, 0}, {2, 0, 1}},
+      {{8, 100, 300}, {8, 100, 2, 150}, {2, 0, 1}, {3, 0, 1, 2}},
+      {{8, 128, 1024}, {8, 128, 16, 64}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{2, 12, 64, 64}, {2, 12, 64, 8, 8}, {3, 2, 1, 0}, {4, 2, 1, 3, 0}},
+      {{16, 1536}, {16, 64, 24}, {1, 0}, {2, 0, 1}},
+      {{3, 20, 384}, {3, 20, 3, 128}, {2, 1, 0}, {3, 1, 2, 0}}};
+  move_parts(
+      cases, false,
+      [](const PartsCase& each, ElementType, const KernelHarness::Result& cost, double estimate) {
         const auto cycles = static_cast<double>(cost.cycles);
-        EXPECT_EQ(cost.dma_bytes,
-                  static_cast<std::uint64_t>(from.padded_bytes() + to.padded_bytes()));
-        const double estimate = compiler::move_cycles(from, to, fast) - compiler::kKernelCycles;
-        const std::int64_t lanes = parts.back();
+        const std::int64_t lanes = each.parts.back();
         if (lanes % 128 == 0) {
           EXPECT_LT(cycles, 200);
         } else if (lanes >= 32) {
-          EXPECT_NEAR(cycles / estimate, 1, 0.6) << hlo::to_string(to) << " " << estimate;
+          EXPECT_NEAR(cycles / estimate, 1, 0.6) << estimate;
         }
-      }
-    }
-  }
+      });
 }
 
 /// Lanes in turns (even and odd ones) leave for a dimension of their own outside of the tiles, and
 /// come back, in one kernel: a permutation for each part of a register. It takes as long as its
 /// estimate where there is enough to do.
 TEST(Relayout, LanesInTurnsGetADimensionOfTheirOwn) {
-  compiler::Target fast;
-  fast.hbm_bytes_per_cycle = 1e9;
-  struct Case {
-    Extents whole, parts;
-    std::vector<std::int64_t> whole_order, parts_order;  ///< Minor to major.
-  };
-  const std::vector<Case> cases{{{16, 6000}, {16, 3000, 2}, {1, 0}, {1, 0, 2}},
-                                {{16, 9000}, {16, 3000, 3}, {1, 0}, {1, 0, 2}},
-                                {{3, 21, 640}, {3, 21, 80, 8}, {2, 1, 0}, {2, 1, 3, 0}},
-                                {{4, 64, 64}, {4, 64, 32, 2}, {2, 1, 0}, {2, 1, 0, 3}},
-                                {{4, 3, 20, 260}, {4, 3, 20, 52, 5}, {3, 2, 1, 0}, {3, 2, 1, 4, 0}},
-                                {{130, 40}, {65, 2, 40}, {0, 1}, {0, 2, 1}},
-                                {{9, 16 * 133}, {9, 133, 16}, {1, 0}, {1, 0, 2}},
-                                {{600, 2560}, {600, 1280, 2}, {1, 0}, {1, 0, 2}}};
-  for (const auto& [whole, parts, whole_order, parts_order] : cases) {
-    for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
-      for (const bool joins : {false, true}) {
-        Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
-        move.source_layout = joins ? parts_order : whole_order;
-        move.target_layout = joins ? whole_order : parts_order;
-        hlo::Shape from = hlo::array_shape(type, move.inputs[0]);
-        hlo::Shape to = hlo::array_shape(type, joins ? whole : parts);
-        from.layout = compiler::tiled_layout(type, move.source_layout);
-        to.layout = compiler::tiled_layout(type, move.target_layout);
-        const auto found = compiler::lane_parts(from, to);
-        ASSERT_TRUE(found && found->woven) << hlo::to_string(to);
-        const KernelHarness::Result cost = check(move, type);
-        EXPECT_EQ(cost.dma_bytes,
-                  static_cast<std::uint64_t>(from.padded_bytes() + to.padded_bytes()));
-        const double estimate = compiler::move_cycles(from, to, fast) - compiler::kKernelCycles;
-        if (type == ElementType::kF32 && estimate > 1000) {
-          EXPECT_NEAR(static_cast<double>(cost.cycles) / estimate, 1, 0.45) << hlo::to_string(to);
-        }
-      }
-    }
-  }
-  const auto tiled = [](const Extents& extents, const std::vector<std::int64_t>& order) {
-    hlo::Shape shape = hlo::array_shape(ElementType::kF32, extents);
-    shape.layout = compiler::tiled_layout(shape.type, order);
-    return shape;
-  };
-  EXPECT_FALSE(compiler::lane_parts(tiled({16, 600}, {1, 0}), tiled({16, 300, 2}, {1, 2, 0})));
-  EXPECT_FALSE(compiler::lane_parts(tiled({16, 600}, {1, 0}), tiled({16, 30, 20}, {1, 0, 2})));
+  const std::vector<PartsCase> cases{
+      {{16, 6000}, {16, 3000, 2}, {1, 0}, {1, 0, 2}},
+      {{16, 9000}, {16, 3000, 3}, {1, 0}, {1, 0, 2}},
+      {{3, 21, 640}, {3, 21, 80, 8}, {2, 1, 0}, {2, 1, 3, 0}},
+      {{4, 64, 64}, {4, 64, 32, 2}, {2, 1, 0}, {2, 1, 0, 3}},
+      {{4, 3, 20, 260}, {4, 3, 20, 52, 5}, {3, 2, 1, 0}, {3, 2, 1, 4, 0}},
+      {{130, 40}, {65, 2, 40}, {0, 1}, {0, 2, 1}},
+      {{9, 16 * 133}, {9, 133, 16}, {1, 0}, {1, 0, 2}},
+      {{600, 2560}, {600, 1280, 2}, {1, 0}, {1, 0, 2}}};
+  move_parts(
+      cases, true,
+      [](const PartsCase&, ElementType type, const KernelHarness::Result& cost, double estimate) {
+        if (type != ElementType::kF32 || estimate <= 1000) return;
+        EXPECT_NEAR(static_cast<double>(cost.cycles) / estimate, 1, 0.45);
+      });
+  const hlo::Shape whole = tiled(ElementType::kF32, {16, 600}, {1, 0});
+  EXPECT_FALSE(compiler::lane_parts(whole, tiled(ElementType::kF32, {16, 300, 2}, {1, 2, 0})));
+  EXPECT_FALSE(compiler::lane_parts(whole, tiled(ElementType::kF32, {16, 30, 20}, {1, 0, 2})));
 }
 
 /// Rows of one tile become a vector that has their elements in turns, and come back.
@@ -772,8 +768,7 @@ TEST(Relayout, RowsOfATileAreWovenToAVector) {
       const Extents parts{lanes, rows}, whole{lanes * rows};
       Move move = joins ? reshape(parts, whole) : reshape(whole, parts);
       (joins ? move.source_layout : move.target_layout) = {0, 1};
-      hlo::Shape matrix = hlo::array_shape(ElementType::kF32, parts);
-      matrix.layout = compiler::tiled_layout(matrix.type, {0, 1});
+      const hlo::Shape matrix = tiled(ElementType::kF32, parts, {0, 1});
       hlo::Shape vector = hlo::array_shape(ElementType::kF32, whole);
       vector.layout = compiler::row_major_layout(vector.type, 1);
       ASSERT_TRUE(compiler::lane_parts(joins ? matrix : vector, joins ? vector : matrix));
@@ -787,9 +782,7 @@ TEST(Relayout, RowsOfATileAreWovenToAVector) {
 /// Where the parts are rows of a tile, or the orders differ otherwise, it is no such reshape.
 TEST(Relayout, PartsOfTheLanesStandOutsideOfTheTiles) {
   const auto shape_of = [](const Extents& extents, const std::vector<std::int64_t>& order) {
-    hlo::Shape shape = hlo::array_shape(ElementType::kF32, extents);
-    shape.layout = compiler::tiled_layout(shape.type, order);
-    return shape;
+    return tiled(ElementType::kF32, extents, order);
   };
   const hlo::Shape whole = shape_of({4, 24, 192}, {2, 1, 0});
   EXPECT_TRUE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 1, 2, 0})));

@@ -476,13 +476,14 @@ OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxe
   return slabs->kernel;
 }
 
+SlabBody weaving(const LaneParts& parts) {
+  return [parts](ElementMover& mover, const std::vector<TileArray>& sources,
+                 const TileArray& target) { mover.weave(sources.front(), target, parts); };
+}
+
 /// Rows of a tile and a vector that has their elements in turns, in slabs of those.
 OrRefusal<KernelPlan> Relayout::plan_woven_vector(const LaneParts& parts) const {
-  const SlabBody body = [joins = parts.joins](ElementMover& mover,
-                                              const std::vector<TileArray>& sources,
-                                              const TileArray& target) {
-    joins ? mover.weave_rows(sources.front(), target) : mover.part_rows(sources.front(), target);
-  };
+  const SlabBody body = weaving(parts);
   for (const int cut : {0, -1}) {
     SlabArray rows{parts.joins ? 0 : 1, parts.joins ? parts.from : parts.to, cut < 0 ? cut : 1};
     SlabArray vector{parts.joins ? 1 : 0, parts.joins ? parts.to : parts.from, cut};
@@ -501,11 +502,7 @@ OrRefusal<KernelPlan> Relayout::plan_woven(const LaneParts& parts) const {
   const std::vector<std::int64_t>& extents =
       (parts.joins ? parts.to : parts.from).dimensions;  // Of the whole.
   const int rank = static_cast<int>(extents.size()), lanes = rank - 1;
-  const SlabBody body = [dimension = parts.dimension](ElementMover& mover,
-                                                      const std::vector<TileArray>& sources,
-                                                      const TileArray& target) {
-    mover.weave(sources.front(), target, dimension);
-  };
+  const SlabBody body = weaving(parts);
   const auto extent = [&](int d) { return d < 0 ? 1 : extents[static_cast<std::size_t>(d)]; };
   BestSlabs best;
   for (int outer = -1; outer < lanes; ++outer) {

@@ -23,7 +23,7 @@ RelayoutMember::RelayoutMember(KernelBuilder& builder, const hlo::Computation& s
     permutation_ = permutation_of(sequence, instruction).value();
   } else if (const auto parts = lane_parts(source_, target_)) {
     if (parts->woven) {
-      woven_ = static_cast<int>(parts->dimension);
+      woven_ = parts;
     } else {
       boxes_ = boxes_of(*parts);
     }
@@ -52,12 +52,8 @@ void RelayoutMember::emit(const std::vector<VmemRegion>& regions) {
     mover.move_linear(source, target, all.from, all.to, all.extent);
   } else if (!boxes_.empty()) {
     for (const Box& box : boxes_) mover.move_box(source, target, box);
-  } else if (woven_ >= 0 && target_.rank() == 1) {
-    mover.weave_rows(source, target);
-  } else if (woven_ >= 0 && source_.rank() == 1) {
-    mover.part_rows(source, target);
-  } else if (woven_ >= 0) {
-    mover.weave(source, target, static_cast<std::size_t>(woven_));
+  } else if (woven_) {
+    mover.weave(source, target, *woven_);
   } else if (!permutation_.empty()) {
     mover.transpose(source, target, permutation_);
   } else {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/kernels/relayout/relayout_boxes.h"
 #include "workloads/compiler/kernels/sequence_member.h"
 
@@ -26,7 +28,7 @@ class RelayoutMember : public SequenceMember {
   hlo::Shape source_, target_;
   std::vector<Box> boxes_;                ///< Of what keeps its places; else
   std::vector<std::size_t> permutation_;  ///< of what moves dimensions; else
-  int woven_ = -1;                        ///< the dimension of parts in turns; else a reshape.
+  std::optional<LaneParts> woven_;        ///< of parts in turns; else a reshape.
 };
 
 }  // namespace tpu::compiler

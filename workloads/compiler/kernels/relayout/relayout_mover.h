@@ -9,6 +9,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
+#include "workloads/compiler/ir/lane_parts.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/relayout/relayout_boxes.h"
 
@@ -80,11 +81,9 @@ class ElementMover {
                                  const std::vector<std::size_t>& permutation);
   /// Between lanes of parts, along a dimension above the rows, and lanes that have an element of
   /// each part in turns: a permutation for each part of a register of these. The side without parts
-  /// has the dimension, too, with extent 1.
-  void weave(const TileArray& source, const TileArray& target, std::size_t dimension);
-  /// The same of the rows of one tile and the elements of a vector, eight lane tiles at a time.
-  void weave_rows(const TileArray& rows, const TileArray& vector);
-  void part_rows(const TileArray& vector, const TileArray& rows);
+  /// has the dimension, too, with extent 1. Where one side is a vector the parts are the rows of
+  /// one tile, eight lane tiles at a time.
+  void weave(const TileArray& source, const TileArray& target, const LaneParts& lanes);
   /// Cycles of that, for a register of the side without parts.
   static double weave_cycles(std::int64_t parts, const Target& target);
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
@@ -158,10 +157,17 @@ class ElementMover {
     Index row, lane_tile;    ///< Of rows of tiles, and of the parts' lanes.
     std::int64_t tiles = 1;  ///< Of the other side.
   };
+  static std::uint8_t rows_of_vector(const TileArray& vector, std::int64_t count, Index group,
+                                     std::int64_t tiles, std::int64_t k);
+  void weave_rows(const TileArray& rows, const TileArray& vector);
+  void part_rows(const TileArray& vector, const TileArray& rows);
   void join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);
   void part_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);
   /// By the lanes of a register of the other side.
   VReg elements_of_parts(std::int64_t count, std::int64_t number, VReg& part);
+  /// By the lanes of a register of the first part: which lanes of the other side, one behind the
+  /// other, these are.
+  VReg lanes_of_first_part(std::int64_t count);
   void for_lane_tiles(
       const TileArray& rows,
       const std::function<void(Index first, std::int64_t groups, std::int64_t tiles)>& piece);

@@ -46,8 +46,11 @@ struct ElementMover::Weave {
   }
 };
 
-void ElementMover::weave(const TileArray& source, const TileArray& target, std::size_t dimension) {
-  const bool joins = source.extents[dimension] > 1;
+void ElementMover::weave(const TileArray& source, const TileArray& target, const LaneParts& lanes) {
+  if (lanes.to.rank() == 1) return weave_rows(source, target);
+  if (lanes.from.rank() == 1) return part_rows(source, target);
+  const std::size_t dimension = lanes.dimension;
+  const bool joins = lanes.joins;
   Weave weave{joins ? source : target, joins ? target : source};
   weave.count = weave.parts.extents[dimension];
   for (std::size_t i = 0; i < dimension; ++i) weave.outer *= source.extents[i];
@@ -105,6 +108,12 @@ VReg ElementMover::elements_of_parts(std::int64_t count, std::int64_t number, VR
   return element;
 }
 
+VReg ElementMover::lanes_of_first_part(std::int64_t count) {
+  const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
+  return builder_.truncate_to_s32(
+      builder_.mul(builder_.vector(Opcode::kVcvtS32F32, lane), static_cast<float>(count)));
+}
+
 void ElementMover::join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all) {
   for (std::int64_t k = 0; k < weave.count; ++k) {
     VReg part;
@@ -134,6 +143,16 @@ void ElementMover::for_lane_tiles(
   if (rest > 0) piece({{}, groups}, 1, rest);
 }
 
+/// Of a group of lane tiles, those that have elements in row k of theirs in the vector: of the last
+/// one some rows of the vector may have none.
+std::uint8_t ElementMover::rows_of_vector(const TileArray& vector, std::int64_t count, Index group,
+                                          std::int64_t tiles, std::int64_t k) {
+  const bool is_cut =
+      tiles < isa::kSublanes &&
+      count * (isa::kSublanes * group.offset + tiles - 1) + k >= vector.extents.front();
+  return sublanes(0, is_cut ? tiles - 1 : tiles);
+}
+
 void ElementMover::weave_rows(const TileArray& rows, const TileArray& vector) {
   const std::int64_t count = rows.extents.front();
   for_lane_tiles(rows, [&](Index first, std::int64_t groups, std::int64_t tiles) {
@@ -142,11 +161,7 @@ void ElementMover::weave_rows(const TileArray& rows, const TileArray& vector) {
       builder_.set_lane_pattern(elements_of_parts(count, k, part));
       for (std::int64_t g = 0; g < groups; ++g) {
         const Index group = first.plus(g);
-        // The last lane tile may have elements for some of its rows of the vector alone.
-        const bool is_cut =
-            tiles < isa::kSublanes &&
-            count * (isa::kSublanes * group.offset + tiles - 1) + k >= vector.extents.front();
-        const std::uint8_t mask = sublanes(0, is_cut ? tiles - 1 : tiles);
+        const std::uint8_t mask = rows_of_vector(vector, count, group, tiles, k);
         if (mask == 0) continue;
         VReg joined;
         for (std::int64_t p = 0; p < count; ++p) {
@@ -170,9 +185,7 @@ void ElementMover::weave_rows(const TileArray& rows, const TileArray& vector) {
 void ElementMover::part_rows(const TileArray& vector, const TileArray& rows) {
   const std::int64_t count = rows.extents.front();
   for_lane_tiles(rows, [&](Index first, std::int64_t groups, std::int64_t tiles) {
-    const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
-    const VReg begin = builder_.truncate_to_s32(
-        builder_.mul(builder_.vector(Opcode::kVcvtS32F32, lane), static_cast<float>(count)));
+    const VReg begin = lanes_of_first_part(count);
     for (std::int64_t p = 0; p < count; ++p) {
       const VReg place = plus(builder_, begin, p);
       const VReg from = builder_.shift_right(place, 7);
@@ -181,10 +194,7 @@ void ElementMover::part_rows(const TileArray& vector, const TileArray& rows) {
         const Index group = first.plus(g);
         VReg part;
         for (std::int64_t k = 0; k < count; ++k) {
-          const bool is_cut =
-              tiles < isa::kSublanes &&
-              count * (isa::kSublanes * group.offset + tiles - 1) + k >= vector.extents.front();
-          const std::uint8_t mask = sublanes(0, is_cut ? tiles - 1 : tiles);
+          const std::uint8_t mask = rows_of_vector(vector, count, group, tiles, k);
           if (mask == 0) continue;
           const Index row = multiply(builder_, group, isa::kSublanes * count).plus(k);
           const VReg value = builder_.permute_lanes(
@@ -206,9 +216,7 @@ void ElementMover::part_rows(const TileArray& vector, const TileArray& rows) {
 /// Lane l of a register of part p is lane count * l + p of the registers of the whole, one behind
 /// the other.
 void ElementMover::part_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all) {
-  const VReg lane = builder_.and_(builder_.lane_sequence(), isa::kLanes - 1);
-  const VReg first = builder_.truncate_to_s32(
-      builder_.mul(builder_.vector(Opcode::kVcvtS32F32, lane), static_cast<float>(weave.count)));
+  const VReg first = lanes_of_first_part(weave.count);
   for (std::int64_t p = 0; p < weave.count; ++p) {
     const VReg place = plus(builder_, first, p);
     const VReg from = builder_.shift_right(place, 7);

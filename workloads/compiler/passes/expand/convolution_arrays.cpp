@@ -54,11 +54,16 @@ void insert_dimension(ConvolutionDimensions& dims, const ArrayRoles& roles, std:
   spatial.insert(spatial.begin() + static_cast<std::ptrdiff_t>(index), place);
 }
 
-void remove_spatial(ConvolutionDimensions& dims, const ArrayRoles& roles, std::size_t index) {
-  Extents& spatial = dims.*roles.spatial;
-  const std::int64_t place = spatial[index];
-  spatial.erase(spatial.begin() + static_cast<std::ptrdiff_t>(index));
-  for_each_dimension(dims, roles, [place](std::int64_t& d) { d -= d > place ? 1 : 0; });
+void remove_spatial_dimension(HloInstruction& convolution, std::size_t index) {
+  const auto at = static_cast<std::ptrdiff_t>(index);
+  ConvolutionDimensions& dims = convolution.convolution.edit();
+  for (const ArrayRoles& roles : {kInputRoles, kWindowRoles, kOutputRoles}) {
+    Extents& spatial = dims.*roles.spatial;
+    const std::int64_t place = spatial[index];
+    spatial.erase(spatial.begin() + at);
+    for_each_dimension(dims, roles, [place](std::int64_t& d) { d -= d > place ? 1 : 0; });
+  }
+  convolution.window.erase(convolution.window.begin() + at);
 }
 
 Extents extents_at(const Extents& extents, const Extents& places) {

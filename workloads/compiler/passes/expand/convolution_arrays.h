@@ -25,8 +25,8 @@ void make_room(hlo::ConvolutionDimensions& dims, const ArrayRoles& roles, std::i
 /// The array gets a spatial dimension `index` at `place`; dimensions from there on move up.
 void insert_dimension(hlo::ConvolutionDimensions& dims, const ArrayRoles& roles, std::int64_t place,
                       std::size_t index);
-/// The array loses spatial dimension `index`.
-void remove_spatial(hlo::ConvolutionDimensions& dims, const ArrayRoles& roles, std::size_t index);
+/// The window and the roles of all three arrays lose spatial dimension `index`; the shapes stay.
+void remove_spatial_dimension(hlo::HloInstruction& convolution, std::size_t index);
 
 inline std::int64_t extent_of(const hlo::Shape& shape, std::int64_t dimension) {
   return shape.dimensions[static_cast<std::size_t>(dimension)];

@@ -38,11 +38,7 @@ class Planes {
   /// Without the dimension: a window without it, and shapes that are left to be stated.
   HloInstruction plane() const {
     HloInstruction one = convolution_;
-    ConvolutionDimensions& dims = one.convolution.edit();
-    for (const ArrayRoles& roles : {kInputRoles, kWindowRoles, kOutputRoles}) {
-      remove_spatial(dims, roles, index_);
-    }
-    one.window.erase(one.window.begin() + static_cast<std::ptrdiff_t>(index_));
+    remove_spatial_dimension(one, index_);
     return one;
   }
 

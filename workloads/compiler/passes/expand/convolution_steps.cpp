@@ -156,10 +156,7 @@ Id unroll_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::
   convolution.operands[1] =
       merge_dimension(edit, before.operands[1], dims.kernel_spatial[index],
                       dims.kernel_input_feature, large ? above : true, dims.kernel_output_feature);
-  remove_spatial(dims, kInputRoles, index);
-  remove_spatial(dims, kWindowRoles, index);
-  remove_spatial(dims, kOutputRoles, index);
-  convolution.window.erase(convolution.window.begin() + static_cast<std::ptrdiff_t>(index));
+  remove_spatial_dimension(convolution, index);
   Extents extents = before.shape.dimensions;
   const std::int64_t o = before.convolution->output_spatial[index];
   extents[static_cast<std::size_t>(before.convolution->output_batch)] *=

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -38,14 +39,6 @@ double bytes_in_lanes(const Shape& shape) {
   const std::int64_t last = shape.dimensions.empty() ? 1 : shape.dimensions.back();
   const double rows = static_cast<double>(shape.element_count()) / static_cast<double>(last);
   return rows * static_cast<double>(round_up(last, kLanesJoined) * hlo::byte_size(shape.type));
-}
-
-/// The one dimension of an operand that a dot does not contract.
-std::int64_t free_dimension(const Shape& shape, const Extents& contracting) {
-  for (std::int64_t d = 0; d < shape.rank(); ++d) {
-    if (std::find(contracting.begin(), contracting.end(), d) == contracting.end()) return d;
-  }
-  return -1;
 }
 
 class NarrowDots {
@@ -154,7 +147,7 @@ class NarrowDots {
   void join(const std::vector<InstructionId>& dots) {
     HloInstruction joined = at(dots[0]);
     const std::int64_t d =
-        free_dimension(at(joined.operands[1]).shape, joined.dot->rhs_contracting);
+        free_dimensions(at(joined.operands[1]).shape, {}, joined.dot->rhs_contracting).front();
     edit_.stand_for(dots[0]);
     std::vector<InstructionId> parts;
     std::int64_t features = 0;
