@@ -84,6 +84,13 @@ struct CallSite {
   std::uint32_t op = 0;      ///< Index into Program::ops.
   /// Virtual names of the operands in s0, s1, ...: empty but for XLA's code.
   std::vector<std::pair<std::uint8_t, std::uint32_t>> operand_names;
+  /// The call of the same op that this one opens: its kernel starts the DMAs that the other kernel
+  /// begins with, and is no execution of the op. Nothing else touches their rows of VMEM until that
+  /// one has returned. A number of a site, or kOpensNothing.
+  std::uint32_t opens = kOpensNothing;
+
+  static constexpr std::uint32_t kOpensNothing = ~std::uint32_t{0};
+  bool is_opening() const { return opens != kOpensNothing; }
 };
 
 /// What an HBM buffer is to the program.

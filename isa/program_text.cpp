@@ -107,7 +107,15 @@ void ProgramText::site() {
   Site site;
   site.place = cursor_.next();
   site.kernel = cursor_.name("the name or number of a kernel");
-  if (cursor_.peek_word() == "as") {
+  if (cursor_.peek_word() == "opening") {
+    cursor_.word();
+    const char* const opened = cursor_.next();
+    site.opens = cursor_.integer("the number of a call site");
+    if (site.opens >= number || sites_[site.opens].opens != CallSite::kOpensNothing) {
+      cursor_.refuse_at(opened, "expected a call site before this one that opens no other, found " +
+                                    std::to_string(site.opens));
+    }
+  } else if (cursor_.peek_word() == "as") {
     cursor_.word();
     site.op = cursor_.name("the name of an operation");
   }
@@ -187,15 +195,24 @@ Program ProgramText::finish(std::vector<Kernel> kernels) {
   program_.kernels = std::move(kernels);
   if (sites_.empty()) {
     for (std::size_t k = 0; k < program_.kernels.size(); ++k) {
-      sites_.push_back({std::to_string(k), "", {}});
+      Site site;
+      site.kernel = std::to_string(k);
+      sites_.push_back(site);
     }
   }
   for (const Site& site : sites_) {
     const std::uint32_t kernel = called(site);
+    if (site.opens != CallSite::kOpensNothing) {
+      program_.call_sites.push_back({kernel, program_.call_sites[site.opens].op, {}, site.opens});
+      continue;
+    }
     OpInfo op;
     op.name = site.op.empty() ? program_.kernels[kernel].name : site.op;
     op.category = "assembled";
-    program_.call_sites.push_back({kernel, static_cast<std::uint32_t>(program_.ops.size()), {}});
+    CallSite call;
+    call.kernel = kernel;
+    call.op = static_cast<std::uint32_t>(program_.ops.size());
+    program_.call_sites.push_back(call);
     program_.ops.push_back(op);
   }
   return std::move(program_);
@@ -242,7 +259,11 @@ void print_program(std::ostream& out, const Program& program) {
     const CallSite& call = program.call_sites[site];
     out << "site " << site << " calls " << call.kernel;
     const std::string& op = program.ops[call.op].name;
-    if (!op.empty()) out << " as " << quoted_name(op);
+    if (call.is_opening()) {
+      out << " opening " << call.opens;
+    } else if (!op.empty()) {
+      out << " as " << quoted_name(op);
+    }
     out << "\n";
   }
   for (const Buffer& buffer : program.buffers) print_buffer(out, buffer);

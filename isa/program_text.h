@@ -33,6 +33,7 @@ using SizeOfShape = std::function<ArraySize(const std::string& shape)>;
 ///
 /// Buffers (parameter, output, temporary, constant, infeed) stand for a range of the HBM from a
 /// granule of 1 KiB on; parameters are read from --inputs, outputs written to --outputs by number.
+/// `site 1 calls scale_loads opening 0`: it starts the DMAs that the call of site 0 begins with.
 /// Without `site`, site N calls kernel N.
 class ProgramText {
  public:
@@ -48,6 +49,7 @@ class ProgramText {
   struct Site {
     std::string kernel;
     std::string op;
+    std::uint32_t opens = CallSite::kOpensNothing;
     const char* place = nullptr;
   };
 

@@ -54,7 +54,7 @@ constexpr Row kColumns[] = {
     {"padded_matmul_flops", "FLOP", "the same with dimensions padded to the MXU"},
     {"ops:hbm_bytes", "bytes", "compulsory, of one execution"},
     {"estimated_cycles", "cycles", "XLA's own estimate of one execution; 0: none"},
-    {"vmem_bytes", "bytes", "of VMEM that the compiler gave its kernel, from row 0 on; 0: unknown"},
+    {"vmem_bytes", "bytes", "of VMEM that the compiler gave its kernel; 0: unknown"},
     {"op_counters:count", "", "executions"},
     {"kernel", "", "number of the kernel in the program; ops of equal code have one"},
     {"kernels:name", "", "name of the kernel"},

@@ -11,7 +11,7 @@
 namespace tpu::traces {
 namespace {
 
-const FileKind kProgramFile{"program", 5};
+const FileKind kProgramFile{"program", 6};
 
 /// Words of several owners one behind the other, with the number of each owner's words.
 class Words {
@@ -67,7 +67,8 @@ void visit_program_numbers(Program& program, Visitor&& visit) {
 void add_call_sites(const std::vector<isa::CallSite>& sites, Hdf5Contents& contents) {
   contents.tables["call_sites"]
       .add("kernel", column_of<std::uint32_t>(sites, [](auto& s) { return s.kernel; }))
-      .add("op", column_of<std::uint32_t>(sites, [](auto& s) { return s.op; }));
+      .add("op", column_of<std::uint32_t>(sites, [](auto& s) { return s.op; }))
+      .add("opens", column_of<std::uint32_t>(sites, [](auto& s) { return s.opens; }));
   std::vector<std::uint32_t> owner, reg, name;
   for (std::size_t i = 0; i < sites.size(); ++i) {
     for (const auto& [operand_register, operand_name] : sites[i].operand_names) {
@@ -86,6 +87,12 @@ std::vector<isa::CallSite> call_sites_of(const Hdf5Contents& contents,
   for (std::size_t i = 0; i < sites.size(); ++i) {
     sites[i].kernel = table.column<std::uint32_t>("kernel")[i];
     sites[i].op = table.column<std::uint32_t>("op")[i];
+    sites[i].opens = table.column<std::uint32_t>("opens")[i];
+    if (sites[i].is_opening() && sites[i].opens >= sites.size()) {
+      throw WorkloadError(contents.file + ": call site " + std::to_string(i) +
+                          ": expected to open one of " + std::to_string(sites.size()) +
+                          " sites, found " + std::to_string(sites[i].opens));
+    }
     if (sites[i].kernel >= program.kernels.size() || sites[i].op >= program.ops.size()) {
       throw WorkloadError(contents.file + ": call site " + std::to_string(i) +
                           ": expected one of " + std::to_string(program.kernels.size()) +

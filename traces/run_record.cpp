@@ -28,7 +28,7 @@ RunRecord start_record(const MachineParams& params, const isa::Program& program)
   record.infeed_host_bytes = program.infeed_host_bytes;
   record.ops = program.ops;
   for (const isa::CallSite& site : program.call_sites) {
-    if (site.kernel >= program.kernels.size()) continue;
+    if (site.kernel >= program.kernels.size() || site.is_opening()) continue;
     const isa::Kernel& kernel = program.kernels[site.kernel];
     record.kernels.push_back(
         {site.op, site.kernel, kernel.name, kernel.bundles.size(), kernel.instructions.size()});

@@ -22,6 +22,18 @@ FollowedKernels::FollowedKernels(const isa::Program& program) : program_(program
     first += static_cast<std::uint32_t>(kernel.instructions.size());
   }
   sets_index_addresses_.resize(program.kernels.size());
+  for (const isa::CallSite& site : program.call_sites) {
+    if (!site.is_opening()) continue;
+    opened_[site.kernel] = program.call_sites.at(site.opens).kernel;
+  }
+}
+
+std::vector<std::uint32_t> FollowedKernels::openings_of(std::uint32_t kernel) const {
+  std::vector<std::uint32_t> openings;
+  for (const auto& [opening, opened] : opened_) {
+    if (opened == kernel) openings.push_back(opening);
+  }
+  return openings;
 }
 
 bool FollowedKernels::sets_index_addresses(std::uint32_t kernel) const {
@@ -74,6 +86,9 @@ bool FollowedKernels::add_one(Origin origin) {
   const auto [at, first] = kernels_.try_emplace(*kernel);
   Followed& followed = at->second;
   followed.changed = true;
+  if (first) {
+    for (const std::uint32_t opening : openings_of(*kernel)) kernels_.try_emplace(opening);
+  }
   if (const std::optional<std::uint32_t> instruction = origin.instruction()) {
     followed.demand.instructions.insert(*instruction - first_instruction_[*kernel]);
   } else if (!first) {
@@ -93,9 +108,15 @@ bool FollowedKernels::can_add(Origin origin) const {
   return !found->second.demand.contains(*instruction - first_instruction_[*kernel]);
 }
 
+/// With what opens it, or what it opens.
 void FollowedKernels::refuse(std::uint32_t kernel) {
-  refused_.insert(kernel);
-  kernels_.erase(kernel);
+  kernel = opened_by(kernel).value_or(kernel);
+  std::vector<std::uint32_t> all = openings_of(kernel);
+  all.push_back(kernel);
+  for (const std::uint32_t each : all) {
+    refused_.insert(each);
+    kernels_.erase(each);
+  }
 }
 
 bool FollowedKernels::refused(Origin origin) const {
@@ -121,6 +142,7 @@ void FollowedKernels::spend_bytes(std::uint32_t kernel, std::int64_t more) const
 std::vector<std::string> FollowedKernels::names() const {
   std::vector<std::string> names;
   for (const auto& [kernel, followed] : kernels_) {
+    if (opened_by(kernel)) continue;
     names.push_back(program_.kernels[kernel].name + " (" +
                     std::to_string(followed.slice.code.instructions.size()) + " of " +
                     std::to_string(followed.slice.instructions_of_kernel) +

@@ -47,6 +47,11 @@ class FollowedKernels {
   /// Something is followed: memories have to say where what they do not know comes from.
   bool any() const { return any_; }
   bool follows(std::uint32_t kernel) const { return kernels_.count(kernel) != 0; }
+  /// The kernel that another one opens (isa::CallSite::opens). Both are followed together.
+  std::optional<std::uint32_t> opened_by(std::uint32_t kernel) const {
+    const auto found = opened_.find(kernel);
+    return found == opened_.end() ? std::nullopt : std::optional<std::uint32_t>(found->second);
+  }
   /// Whether an instruction of a followed kernel is in its slice for its own sake.
   bool demands(std::uint32_t kernel, std::uint32_t instruction) const {
     return kernels_.at(kernel).demand.contains(instruction);
@@ -80,6 +85,7 @@ class FollowedKernels {
   };
   std::optional<std::uint32_t> kernel_of(Origin origin) const;
   bool add_one(Origin origin);
+  std::vector<std::uint32_t> openings_of(std::uint32_t kernel) const;
 
   const isa::Program& program_;
   bool any_ = false;
@@ -93,7 +99,8 @@ class FollowedKernels {
   mutable std::map<std::uint32_t, std::uint64_t> spent_;          ///< Instructions by kernel.
   mutable std::set<Origin> wanted_;
   std::map<std::uint32_t, Followed> kernels_;
-  std::vector<std::uint32_t> first_instruction_;  ///< Of each kernel, in the whole program.
+  std::map<std::uint32_t, std::uint32_t> opened_;  ///< By the kernel that opens it.
+  std::vector<std::uint32_t> first_instruction_;   ///< Of each kernel, in the whole program.
   mutable std::vector<std::optional<bool>> sets_index_addresses_;  ///< That were asked for.
 };
 

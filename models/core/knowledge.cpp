@@ -1,5 +1,7 @@
 #include "models/core/knowledge.h"
 
+#include <algorithm>
+
 #include "isa/disassembler.h"
 #include "isa/execute.h"
 #include "isa/opcode_table.h"
@@ -17,13 +19,34 @@ constexpr const char* kUnknown = " is unknown with values off; run with --values
 Knowledge::Knowledge(const FollowedKernels& followed, const isa::CoreShape& shape)
     : followed_(followed), rows_(shape.vmem_rows) {}
 
+void Knowledge::note_arrival(std::uint32_t kernel, std::uint32_t first, std::uint32_t count) {
+  if (const std::optional<std::uint32_t> opened = followed_.opened_by(kernel)) {
+    opened_.push_back({*opened, first, count});
+  }
+}
+
+/// Nobody knows what a kernel that is not followed makes of VMEM, but for rows that another one was
+/// opened with.
+void Knowledge::leave_to_kernel(Origin origin) {
+  const std::uint32_t before = epoch_;
+  forget_rows(origin);
+  for (const OpenedRows& rows : opened_) {
+    for (std::uint32_t row = rows.first; row < rows.first + rows.count; ++row) {
+      if (rows_[row].epoch == before) rows_[row].epoch = epoch_;
+    }
+  }
+}
+
 void Knowledge::enter(std::uint32_t kernel, std::uint32_t from) {
   weights_.fill({});
+  const auto end = std::remove_if(opened_.begin(), opened_.end(),
+                                  [&](const OpenedRows& rows) { return rows.kernel == from; });
+  opened_.erase(end, opened_.end());
   if (!follows(kernel) || !follows(from)) {
     const std::uint32_t unfollowed = follows(kernel) ? from : kernel;
     const Origin origin = Origin::kernel(unfollowed);
     forget_registers(origin);
-    forget_rows(origin);
+    leave_to_kernel(origin);
     if (followed_.sets_index_addresses(unfollowed)) index_addresses_.fill(origin);
     return;
   }
@@ -51,6 +74,7 @@ void Knowledge::forget_registers(Origin origin) {
 void Knowledge::begin_step() {
   forget_registers({});
   index_addresses_.fill({});
+  opened_.clear();
   forget_rows({});
 }
 

@@ -43,6 +43,9 @@ class Knowledge {
   Origin vector(std::uint8_t reg) const { return vectors_[reg]; }
   Origin rows(std::uint32_t first, std::uint32_t count) const;
   void set_rows(std::uint32_t first, std::uint32_t count, Origin origin);
+  /// A DMA of a kernel has filled the rows. Those of an opening belong to the kernel that it opens:
+  /// kernels that are not followed leave them alone, until that one has returned.
+  void note_arrival(std::uint32_t kernel, std::uint32_t first, std::uint32_t count);
   /// All of VMEM becomes unknown.
   void forget_rows(Origin origin);
 
@@ -58,6 +61,11 @@ class Knowledge {
     std::uint32_t epoch = 0;  ///< An older one than the present: what the row held is forgotten.
     Origin origin;
   };
+  struct OpenedRows {
+    std::uint32_t kernel = 0;  ///< That is opened.
+    std::uint32_t first = 0, count = 0;
+  };
+  void leave_to_kernel(Origin origin);
   struct Write {
     char file;
     std::uint8_t reg;
@@ -98,6 +106,7 @@ class Knowledge {
   std::vector<Row> rows_;
   std::uint32_t epoch_ = 0;
   Origin forgotten_;  ///< Of rows of older epochs.
+  std::vector<OpenedRows> opened_;
   std::vector<Write> writes_;
   std::uint64_t spent_ = 0;  ///< Vector instructions of the present step.
 };

@@ -440,7 +440,7 @@ void Sequencer::call() {
     }
   }
   graph_.pass(position());
-  frames_.push_back({block.kernel, block.end, site.op, now_, counters()});
+  frames_.push_back({block.kernel, block.end, site.op, site.is_opening(), now_, counters()});
   outside_.executes(site.op, now_);
   scalar_.enter(site.kernel);
   go_to(site.kernel, 0);
@@ -453,7 +453,7 @@ void Sequencer::return_from_kernel() {
   outside_.executes(frames_.empty() ? OpResult::kNoOp : frames_.back().op, now_);
   const Counters own = counters() - frame.before;
   OpResult& op = result_.ops[frame.op];
-  ++op.count;
+  if (!frame.is_opening) ++op.count;
   op.cycles += now_ - frame.begin;
   op.counters += own;
   if (observer() != nullptr) {

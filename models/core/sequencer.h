@@ -121,6 +121,7 @@ class Sequencer {
     std::uint32_t kernel = 0;  ///< Caller.
     std::uint32_t bundle = 0;  ///< Where to go on.
     std::uint32_t op = 0;
+    bool is_opening = false;  ///< Of an op that is executed later.
     std::uint64_t begin = 0;
     Counters before;
   };

@@ -776,6 +776,10 @@ void DmaEngine::deliver(const isa::DmaDescriptor& descriptor, const DmaPayload& 
   const std::uint32_t unit = units_per_granule(destination.space, hbm_view_);
   for_each_run(destination, descriptor.granules, hbm_view_,
                [&](std::uint64_t first, std::uint32_t offset, std::uint32_t count) {
+                 if (vmem && knowledge_ != nullptr) {
+                   knowledge_->note_arrival(place.kernel, static_cast<std::uint32_t>(first),
+                                            count * hbm_view_.rows());
+                 }
                  std::uint32_t i = 0;
                  while (i < count) {
                    const std::uint64_t at = first + std::uint64_t{i} * unit;

@@ -149,6 +149,17 @@ TEST(ProgramText, WithoutCallSitesEachCallsTheKernelOfItsNumber) {
   EXPECT_EQ(program.ops[1].name, "a b");
 }
 
+TEST(ProgramText, ACallMayOpenAnotherOne) {
+  const std::string sites = "chip v3\nsite 0 calls 1 as mul\nsite 1 calls 0 opening 0\n";
+  const Program program = assembled(sites + kKernels);
+  ASSERT_EQ(program.call_sites.size(), 2u);
+  EXPECT_FALSE(program.call_sites[0].is_opening());
+  EXPECT_EQ(program.call_sites[1].opens, 0u);
+  EXPECT_EQ(program.call_sites[1].op, program.call_sites[0].op);
+  EXPECT_EQ(program.ops.size(), 1u);
+  EXPECT_EQ(printed(assembled(printed(program))), printed(program));
+}
+
 TEST(ProgramText, ErrorsNameThePlace) {
   const auto expect = [](const std::string& text, const std::string& error) {
     EXPECT_EQ(error_of(text + "\n" + kKernels).substr(0, error.size()), error);
@@ -161,6 +172,8 @@ TEST(ProgramText, ErrorsNameThePlace) {
   expect("smem 1 : 2", "p.s:1:8: expected \"=\", found \": 2");
   expect("site 1 calls 0", "p.s:1:6: expected call site 0, found 1");
   expect("site 0 calls 2", "p.s:1:14: expected a kernel of this text, found \"2\"");
+  expect("site 0 calls 0 opening 0",
+         "p.s:1:24: expected a call site before this one that opens no other, found 0");
   expect("site 0 calls b", "p.s:1:14: expected a kernel of this text, found \"b\"");
   expect("parameter 0 x f32[4] at 0", "p.s:1:15: expected a shape with its layout, such as");
   expect("output 0 x f32[3] 8", "p.s:1:19: expected \"at\", found \"8\"");

@@ -64,6 +64,89 @@ TEST(Followed, ControlThatPassesThroughTheVectorUnitIsThatOfARunWithValues) {
   EXPECT_EQ(test::run(program).cycles, result.cycles + 2 * 4);
 }
 
+/// A kernel that loops as often as the data says that another kernel has started to load; a third
+/// one runs between, of which nobody knows which rows it writes.
+isa::Program opened_loop() {
+  isa::Program program = program_of(R"(
+kernel top
+  { inlined_call site = 2 }
+  { inlined_call site = 1 }
+  { inlined_call site = 0 }
+kernel loop
+  { dma.done.wait 1, 1 }
+  { vsyncadd 1, -1 }
+  { %v1 = vld [vmem:$0x0 sm:$0x1] }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+again:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = again }
+  { %s3 = smov 0 }
+kernel between
+  { vst [vmem:$0x100] %v7 ;; vdelay 400 }
+kernel loop.loads
+  { dma.hbm_to_vmem 40, 1, 0, 1 }
+)");
+  add_buffer(program, 40, isa::BufferRole::kConstant, {21});
+  program.call_sites[2].op = 0;
+  program.call_sites[2].opens = 0;
+  return program;
+}
+
+TEST(Followed, RowsThatAKernelIsOpenedWithAreLeftAlone) {
+  const isa::Program program = opened_loop();
+  const RunResult result = test::run(program);
+  EXPECT_EQ(result.cycles, cycles_with_values(program));
+  EXPECT_TRUE(has_note(result, "was followed: loop (")) << result.notes.size();
+  EXPECT_FALSE(has_note(result, "between"));
+  EXPECT_FALSE(has_note(result, "loop.loads"));
+}
+
+/// When it has returned they are anybody's.
+TEST(Followed, RowsOfAnOpenedKernelThatHasReturnedAreNot) {
+  isa::Program program = opened_loop();
+  program.kernels.push_back(isa::assemble(R"(
+kernel reader
+  { %v1 = vld [vmem:$0x0 sm:$0x1] }
+  { vpush %v1 ;; vdelay 9 }
+  { %s2 = spop }
+  { %s1 = smov 0 }
+again:
+  { %s1 = sadd.s32 %s1, 1 }
+  { %p1 = scmp.lt.s32.totalorder %s1, %s2 }
+  { sbr.rel (%p1) target = again }
+  { %s3 = smov 0 }
+)",
+                                          "reader")[0]);
+  program.kernels[2] = isa::assemble(R"(
+kernel between
+  { %v7 = vadd.s32 %v6, 3 }
+  { vst [vmem:$0x0] %v7 ;; vdelay 400 }
+)",
+                                     "between")[0];
+  program.kernels[0] = isa::assemble(R"(
+kernel top
+  { inlined_call site = 2 }
+  { inlined_call site = 0 }
+  { inlined_call site = 1 }
+  { inlined_call site = 3 }
+)",
+                                     "top")[0];
+  isa::CallSite reader;
+  reader.kernel = 4;
+  reader.op = 1;
+  program.call_sites.push_back(reader);
+  EXPECT_EQ(test::run(program).cycles, cycles_with_values(program));
+}
+
+TEST(Followed, AnOpeningIsNoExecutionOfItsOperation) {
+  const RunResult result = test::run(opened_loop());
+  EXPECT_EQ(result.cores[0].ops[0].count, 1u);
+  EXPECT_EQ(result.cores[0].ops[0].counters.dmas, 1u);
+}
+
 TEST(Followed, BundleByBundleTheSameIsKnown) {
   isa::Program program = program_of("kernel top\n" + kLoopOverLoaded);
   add_buffer(program, 40, isa::BufferRole::kConstant, {21});

@@ -166,6 +166,19 @@ TEST_F(ProgramFileTest, ACallOfNoKernelIsRefused) {
             path_ + ": call site 0: expected one of 2 kernels and 1 ops, found kernel 2 and op 0");
 }
 
+TEST_F(ProgramFileTest, ACallThatOpensAnotherOneSaysWhich) {
+  isa::Program program = example();
+  program.call_sites.push_back(program.call_sites[0]);
+  program.call_sites[1].opens = 0;
+  write_program_file(path_, program);
+  const isa::Program back = read_program_file(path_);
+  EXPECT_FALSE(back.call_sites.at(0).is_opening());
+  EXPECT_EQ(back.call_sites.at(1).opens, 0u);
+  program.call_sites[1].opens = 2;
+  write_program_file(path_, program);
+  EXPECT_EQ(error_of_reading(), path_ + ": call site 1: expected to open one of 2 sites, found 2");
+}
+
 TEST_F(ProgramFileTest, ALifeBeyondTheOpsIsRefused) {
   isa::Program program = example();
   program.lifetimes[1].last_op = 1;
@@ -184,14 +197,14 @@ TEST_F(ProgramFileTest, ALifeBeyondTheOpsIsRefused) {
 
 TEST_F(ProgramFileTest, CodeThatDoesNotDecodeIsRefused) {
   write_program_file(path_, example());
-  Hdf5Contents contents = read_hdf5(path_, {"program", 5});
+  Hdf5Contents contents = read_hdf5(path_, {"program", 6});
   std::vector<std::uint8_t>& code = contents.bytes.at("code");
   code[code.size() - 1] ^= 0xff;
-  write_hdf5(path_, {"program", 5}, contents);
+  write_hdf5(path_, {"program", 6}, contents);
   const std::string error = error_of_reading();
   EXPECT_EQ(error.substr(0, path_.size() + 2), path_ + ": ") << error;
   code.resize(code.size() - 4);
-  write_hdf5(path_, {"program", 5}, contents);
+  write_hdf5(path_, {"program", 6}, contents);
   EXPECT_NE(error_of_reading().find(path_ + ": code: byte "), std::string::npos);
 }
 
