@@ -25,12 +25,13 @@ std::string text_of_target(const compiler::Target& target) {
   const auto& [chip, mxu_count, mxu_rows, mxu_columns, matmul_latency, push_interval,
                result_entries, xlu_latency, xlu_interval, xlu_entries, eup_latency, eup_entries,
                smem_words, vmem_bytes, hbm_bytes, hbm_reserved, hbm_rate, dma_latency, cores,
-               cores_per_chip, slice, link_rate, hop, local_hop, buckets] = target;
+               cores_per_chip, slice, link_rate, hop, local_hop, buckets, place] = target;
   return text_of(chip, mxu_count, mxu_rows, mxu_columns, matmul_latency, push_interval,
                  result_entries, xlu_latency, xlu_interval, xlu_entries, eup_latency, eup_entries,
                  smem_words, vmem_bytes, hbm_bytes, hbm_reserved, hbm_rate, dma_latency, cores,
                  cores_per_chip, slice.text(), slice.dimension(0).wraps, slice.dimension(1).wraps,
-                 slice.dimension(2).wraps, link_rate, hop, local_hop, buckets);
+                 slice.dimension(2).wraps, link_rate, hop, local_hop, buckets, place.is_high,
+                 place.caller_starts_loads);
 }
 
 /// Of a machine, what its program may differ for: a program that was compiled before is fixed,

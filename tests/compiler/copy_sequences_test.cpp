@@ -27,7 +27,7 @@ ENTRY main {
   ROOT t = (f32[], f32[], s32[3,40], s32[3,40], bf16[20,300], bf16[20,300], f32[300,300]) tuple(b, a, d, c, f, e, y)
 }
 )";
-  EXPECT_LE(check_hlo(text).program.call_sites.size(), 3U);
+  EXPECT_LE(check_hlo(text).program.ops.size(), 3U);
 }
 
 /// A branch that hands on what it gets.
@@ -59,7 +59,7 @@ ENTRY main {
 )";
   HloCheck numbers;
   numbers.tolerance = 1e-3;
-  EXPECT_LE(check_hlo(text, numbers).program.call_sites.size(), 3U);
+  EXPECT_LE(check_hlo(text, numbers).program.ops.size(), 3U);
 }
 
 /// A state whose parts change places in each iteration, more of them than a kernel has addresses
@@ -97,7 +97,7 @@ TEST(CopySequences, StatesThatChangePlacesAreCopiedTogether) {
   numbers.low = -0.05;
   numbers.high = 0.05;
   numbers.tolerance = 1e-3;
-  EXPECT_LE(check_hlo(text, numbers).program.call_sites.size(), 7U);
+  EXPECT_LE(check_hlo(text, numbers).program.ops.size(), 7U);
 }
 
 }  // namespace

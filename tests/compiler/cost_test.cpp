@@ -311,9 +311,11 @@ double cycles_of_copy(const hlo::Shape& from, const hlo::Shape& to, const Machin
   entry.at(copy.operands[0]).shape = from;
   const isa::Program program = compiler::assemble_program(
       scheduled, target,
-      [&](const hlo::Module& module, const hlo::HloInstruction& instruction, const auto&) {
-        return compiler::lower_relayout(module, module.entry_computation(), instruction, target)
-            .kernel;
+      [&](const hlo::Module& module, const hlo::HloInstruction& instruction,
+          const compiler::KernelPlace& place, const auto&) {
+        compiler::Target placed = target;
+        placed.place = place;
+        return compiler::lower_relayout(module, module.entry_computation(), instruction, placed);
       });
   RunOptions options;
   options.cores = {0};

@@ -739,7 +739,7 @@ std::string compiled_orders(const std::string& header, const std::string& entry)
   }
   std::string text;
   for (const auto& [key, order] : orders) text += (key.first != 0 ? "result " : "") + order + "; ";
-  return text + std::to_string(run.program.kernels.size() - 1) + " kernels";
+  return text + std::to_string(run.program.ops.size()) + " kernels";
 }
 
 TEST(GivenOrders, ParametersAndResultsLieAsTheModuleStates) {

@@ -82,7 +82,7 @@ TEST(ShiftsInPlace, AStencilOfRolledArraysIsOneKernel) {
   EXPECT_EQ(moves_left(text), 0);
   const isa::Program program =
       compiler::compile(hlo::read_hlo_text("stencil.hlo", text), target_of({}, 1));
-  EXPECT_EQ(program.call_sites.size(), 1U);
+  EXPECT_EQ(program.ops.size(), 1U);
   for (const isa::Buffer& buffer : program.buffers) {
     EXPECT_NE(buffer.role, isa::BufferRole::kTemporary) << buffer.name;
   }
@@ -161,7 +161,7 @@ TEST(ShiftsInPlace, ALoopOfThemKeepsItsStateInVmem) {
   const CompiledRun run = check_hlo(text);
   const isa::Program program =
       compiler::compile(hlo::read_hlo_text("loop.hlo", text), target_of({}, 1));
-  EXPECT_LE(program.call_sites.size(), 3U);
+  EXPECT_LE(program.ops.size(), 3U);
 }
 
 TEST(ShiftsInPlace, PadsAndConcatenationsOfSeveralArraysAreReadToo) {

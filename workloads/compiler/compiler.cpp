@@ -45,10 +45,13 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
   isa::Program program;
   {
     const PassTimer timer(report, "make_kernels");
-    program = assemble_program(
-        scheduled, target,
-        [&](const hlo::Module& body, const hlo::HloInstruction& instruction,
-            const SequenceLoop& loop) { return make_kernel(body, instruction, target, loop); });
+    program = assemble_program(scheduled, target,
+                               [&](const hlo::Module& body, const hlo::HloInstruction& instruction,
+                                   const KernelPlace& place, const SequenceLoop& loop) {
+                                 Target placed = target;
+                                 placed.place = place;
+                                 return make_kernel(body, instruction, placed, loop);
+                               });
   }
   program.name = module.name;
   program.chip = target.chip;
@@ -60,7 +63,7 @@ isa::Program compile(const hlo::Module& module, const Target& target, CompileRep
   program.compulsory_hbm_bytes = compulsory_bytes(module);
   if (report != nullptr) {
     report->kernels = program.kernels.size();
-    report->call_sites = program.call_sites.size();
+    report->call_sites = program.ops.size();
     report->bundles = 0;
     for (const isa::Kernel& kernel : program.kernels) report->bundles += kernel.bundles.size();
     const std::vector<std::string> unknown = constants_without_values(program);

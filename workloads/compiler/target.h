@@ -24,6 +24,15 @@ constexpr std::uint32_t kMostKernelAddresses = 30;
 /// Buckets of gradients of the size that takes least, by estimate.
 constexpr std::uint64_t kBucketsByCost = ~std::uint64_t{0};
 
+/// Where a kernel has what is its own, and what it leaves to its caller, so that its first loads
+/// may be under way while the kernel before runs.
+struct KernelPlace {
+  /// VMEM from the last row down, and flags of their own: of two kernels that follow each other
+  /// one is high.
+  bool is_high = false;
+  bool caller_starts_loads = false;  ///< The first ones (codegen/first_load.h).
+};
+
 /// What the compiler knows of the machine: sizes and latencies that its schedules must respect.
 struct Target {
   std::string chip = "v3";  ///< Instruction set: an isa::Generation.
@@ -53,6 +62,9 @@ struct Target {
   /// Of gradients that are reduced together while kernels behind them run, or kBucketsByCost; 0:
   /// all at once, and nothing else meanwhile.
   std::uint64_t bucket_bytes = 0;
+
+  /// What a kernel is made for, beside its operation; of the machine it says nothing.
+  KernelPlace place;
 
   /// SMEM words that kernels have for themselves, from kKernelSmemBegin on.
   std::uint32_t kernel_smem_words() const {

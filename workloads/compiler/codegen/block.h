@@ -79,6 +79,7 @@ struct VariableInfo {
 struct LoopRange {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
+  std::uint64_t trips = 1;
 };
 
 /// A kernel as the builder records it.
@@ -90,6 +91,7 @@ struct KernelDraft {
   std::vector<LoopRange> loops;
   std::vector<std::pair<std::uint32_t, std::uint8_t>> operands;  ///< (value, scalar register).
   std::optional<std::uint32_t> crowded_block;  ///< Linked in vain: it found no registers.
+  std::uint64_t cycles = 0;                    ///< Linked: of all trips, without waits.
 };
 
 }  // namespace tpu::compiler

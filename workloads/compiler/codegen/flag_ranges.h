@@ -27,8 +27,9 @@ constexpr FlagRange kStreamFlags{8, 8 + kMostStreams* kFlagsPerStream};
 /// Entrances: of all-reduces along the mesh, of exchanges among all cores in order.
 constexpr FlagRange kMeshEntranceFlag{28, 29};
 constexpr FlagRange kExchangeEntranceFlag{29, 30};
-/// What kernels allocate.
+/// What kernels allocate, and those that have VMEM from above.
 constexpr FlagRange kKernelFlags{32, 64};
+constexpr FlagRange kHighKernelFlags{776, 808};
 /// Credits of the rings of other groupings than that of all cores.
 constexpr FlagRange kRingCreditFlags{128, 128 + (kMostRings - 1) * kMostStreams};
 /// Entrances of exchanges of other groupings, and of all-reduces along the mesh in branches, by
@@ -50,6 +51,7 @@ static_assert(come_in_order(kKernelFlags, kRingCreditFlags));
 static_assert(come_in_order(kRingCreditFlags, kGroupEntranceFlags));
 static_assert(come_in_order(kGroupEntranceFlags, kBucketSentFlags));
 static_assert(come_in_order(kBucketSentFlags, kBucketEntranceFlags));
-static_assert(kBucketEntranceFlags.end <= kMostFlags);
+static_assert(come_in_order(kBucketEntranceFlags, kHighKernelFlags));
+static_assert(kHighKernelFlags.end <= kMostFlags);
 
 }  // namespace tpu::compiler

@@ -8,6 +8,7 @@
 #include "isa/opcode_table.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/codegen/dead_values.h"
 #include "workloads/compiler/codegen/link.h"
 
 namespace tpu::compiler {
@@ -42,6 +43,9 @@ Opcode multiplication(const Target& target) {
 
 KernelBuilder::KernelBuilder(std::string name, const Target& target)
     : target_(target), draft_(std::make_unique<KernelDraft>()) {
+  next_flag_ = flags().begin;
+  is_begin_ = target.place.caller_starts_loads;
+  used_vmem_rows_ = rows_behind();
   draft_->name = std::move(name);
   draft_->values.emplace_back();
   draft_->blocks.emplace_back();
@@ -68,21 +72,37 @@ SReg KernelBuilder::operand(int index) {
     info.block = kNowhere;
     info.fixed = static_cast<std::uint8_t>(index);
     draft_->operands.emplace_back(operands_[place].id, info.fixed);
+    if (is_begin_) known_.set(operands_[place], KnownNumber{index, 0});
   }
   return operands_[place];
 }
 
 VmemRegion KernelBuilder::allocate_vmem(std::uint64_t rows, std::uint32_t alignment_rows) {
-  const std::uint64_t first = round_up(std::uint64_t{next_vmem_row_}, alignment_rows);
-  TPU_CHECK((first + rows) * isa::kVmemRowBytes <= target_.vmem_bytes,
-            draft_->name << ": " << first + rows << " rows of VMEM of "
-                         << target_.vmem_bytes / isa::kVmemRowBytes);
-  next_vmem_row_ = static_cast<std::uint32_t>(first + rows);
-  return {next_region_++, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(rows)};
+  const std::uint64_t all = target_.vmem_bytes / isa::kVmemRowBytes;
+  std::uint64_t first = round_up(std::uint64_t{used_vmem_rows_}, alignment_rows);
+  if (target_.place.is_high) {
+    if (used_vmem_rows_ + rows > all) {
+      throw NoRoomAbove(draft_->name + " has no room for VMEM from the last row down");
+    }
+    first = (all - used_vmem_rows_ - rows) / alignment_rows * alignment_rows;
+  }
+  TPU_CHECK(first + rows <= all,
+            draft_->name << ": " << first + rows << " rows of VMEM of " << all);
+  used_vmem_rows_ = static_cast<std::uint32_t>(target_.place.is_high ? all - first : first + rows);
+  const VmemRegion region{next_region_++, static_cast<std::uint32_t>(first),
+                          static_cast<std::uint32_t>(rows)};
+  if (is_begin_) regions_.emplace(region.id, region);
+  return region;
+}
+
+void KernelBuilder::leave_rows_behind(std::uint64_t rows) {
+  if (!target_.place.is_high || rows <= used_vmem_rows_) return;
+  allocate_vmem(rows - used_vmem_rows_);
 }
 
 VmemRegion KernelBuilder::second_name(VmemRegion region) {
   region.id = next_region_++;
+  if (is_begin_) regions_.emplace(region.id, region);
   return region;
 }
 
@@ -99,16 +119,22 @@ std::uint32_t KernelBuilder::allocate_smem(std::uint32_t words) {
 }
 
 std::uint32_t KernelBuilder::allocate_flag() {
-  TPU_CHECK(next_flag_ < kKernelFlags.end, draft_->name << ": out of sync flags for kernels");
+  TPU_CHECK(next_flag_ < flags().end, draft_->name << ": out of sync flags for kernels");
   return next_flag_++;
 }
 
 void KernelBuilder::begin_anew() {
   new_block();
-  most_vmem_rows_ = std::max(most_vmem_rows_, next_vmem_row_);
-  next_vmem_row_ = 0;
+  is_begin_ = false;
+  most_vmem_rows_ = std::max(most_vmem_rows_, used_vmem_rows_);
+  used_vmem_rows_ = rows_behind();
   next_smem_word_ = kKernelSmemBegin;
-  next_flag_ = kKernelFlags.begin;
+  next_flag_ = flags().begin;
+}
+
+VmemUse KernelBuilder::vmem_use() const {
+  const std::uint32_t rows = std::max(used_vmem_rows_, most_vmem_rows_);
+  return target_.place.is_high ? VmemUse{waiting_rows_, rows} : VmemUse{rows + waiting_rows_, 0};
 }
 
 // Variables.
@@ -180,6 +206,7 @@ void KernelBuilder::set(SVariable variable, ScalarOperand value) {
     Node move = node(Opcode::kSmov);
     move.sources[0] = source(value);
     reg = result<RegisterFile::kScalar>(move);
+    if (is_begin_) known_.set(reg, known_.of(value));
   }
   assign(*draft_, variable.index, reg.id);
 }
@@ -199,11 +226,11 @@ Node KernelBuilder::node(Opcode opcode) const {
 }
 
 void KernelBuilder::append(Node made) {
-  const bool acts_always = !guard_.reg && guard_.constant;
-  if (made.dest == 0 && !acts_always) {
+  if (made.dest == 0 && !acts_always()) {
     if (!guard_.reg) return;
     made.guard = source(guard_);
   }
+  if (is_begin_ && made.region != 0) touched_.insert(made.region);
   draft_->blocks.back().nodes.push_back(made);
 }
 
@@ -226,14 +253,19 @@ SReg KernelBuilder::scalar(Opcode opcode, ScalarOperand a, ScalarOperand b) {
     return std::uint64_t{from.payload} << 8 | static_cast<std::uint64_t>(from.kind);
   };
   SReg& known = known_scalars_[{opcode, key(made.sources[0]), key(made.sources[1])}];
-  if (!known) known = result<RegisterFile::kScalar>(made);
+  if (!known) {
+    known = result<RegisterFile::kScalar>(made);
+    if (is_begin_) known_.compute(known, opcode, a, b);
+  }
   return known;
 }
 
 SReg KernelBuilder::constant(std::uint32_t value) {
   Node made = node(Opcode::kSmov);
   made.sources[0] = Source::of_immediate(value);
-  return result<RegisterFile::kScalar>(made);
+  const SReg made_of = result<RegisterFile::kScalar>(made);
+  if (is_begin_) known_.set(made_of, KnownNumber{-1, value});
+  return made_of;
 }
 
 SReg KernelBuilder::mul(SReg a, std::uint32_t factor) {
@@ -251,7 +283,12 @@ SReg KernelBuilder::select(PredicateOperand condition, ScalarOperand if_true,
                            ScalarOperand if_false) {
   Node made = node(Opcode::kScalarSelect);
   made.sources = {source(condition), source(if_true), source(if_false), {}};
-  return result<RegisterFile::kScalar>(made);
+  const SReg chosen = result<RegisterFile::kScalar>(made);
+  if (is_begin_) {
+    const std::optional<bool> holds = known_.of(condition);
+    if (holds) known_.set(chosen, known_.of(*holds ? if_true : if_false));
+  }
+  return chosen;
 }
 
 SReg KernelBuilder::min(ScalarOperand a, ScalarOperand b) { return select(less(a, b), a, b); }
@@ -261,7 +298,9 @@ PReg KernelBuilder::compare(Opcode opcode, ScalarOperand a, ScalarOperand b) {
   Node made = node(opcode);
   made.sources[0] = source(a);
   made.sources[1] = source(b);
-  return result<RegisterFile::kPredicate>(made);
+  const PReg compared = result<RegisterFile::kPredicate>(made);
+  if (is_begin_) known_.compare(compared, opcode, a, b);
+  return compared;
 }
 
 PReg KernelBuilder::or_(PredicateOperand a, PredicateOperand b) {
@@ -284,7 +323,9 @@ SReg KernelBuilder::load_smem(std::uint32_t word, SReg base) {
   Node made = node(Opcode::kSld);
   made.address.offset = static_cast<std::int32_t>(word);
   made.base[0] = base.id;
-  return result<RegisterFile::kScalar>(made);
+  const SReg loaded = result<RegisterFile::kScalar>(made);
+  if (is_begin_ && !base) known_.set(loaded, known_.load(word));
+  return loaded;
 }
 
 void KernelBuilder::store_smem(std::uint32_t word, ScalarOperand value, SReg base) {
@@ -293,6 +334,7 @@ void KernelBuilder::store_smem(std::uint32_t word, ScalarOperand value, SReg bas
   made.base[0] = base.id;
   made.sources[0] = source(value);
   append(made);
+  if (is_begin_) known_.store(word, value, !base && acts_always());
 }
 
 // Vector unit.
@@ -534,6 +576,7 @@ SReg KernelBuilder::vmem_row(const VmemAddress& address) {
 
 void KernelBuilder::dma_in(ScalarOperand hbm, const VmemAddress& to, ScalarOperand granules,
                            ScalarOperand flag) {
+  if (caller_starts({0, 0, known_.number(granules)}, hbm, to, flag)) return;
   Node dma = node(Opcode::kDmaHbmToVmem);
   dma.sources = {source(hbm), source(granules), source(ScalarOperand(vmem_row(to))), source(flag)};
   dma.region = to.region.id;
@@ -560,7 +603,6 @@ SReg KernelBuilder::endpoint(std::uint32_t space_code) {
 }
 
 DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const StridedBox& box) {
-  const DmaDescriptorHandle handle{allocate_smem(8), to_vmem};
   const auto side = [&](std::uint32_t stride) {
     std::uint32_t run = box.run;
     if (!box.has_gaps(stride)) stride = run = std::min<std::uint32_t>(box.granules(), 1U << 14);
@@ -571,8 +613,8 @@ DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const StridedBox& bo
     }
     return stride << 16 | run;
   };
-  const std::uint32_t hbm = side(box.hbm_stride);
-  const std::uint32_t vmem = side(box.vmem_stride);
+  const std::uint32_t hbm = side(box.hbm_stride), vmem = side(box.vmem_stride);
+  const DmaDescriptorHandle handle{allocate_smem(8), to_vmem};
   const SReg hbm_end = endpoint(kHbmCode);
   const SReg vmem_end = endpoint(kVmemCode);
   store_smem(handle.word + 1, to_vmem ? vmem_end : hbm_end);
@@ -580,11 +622,63 @@ DmaDescriptorHandle KernelBuilder::descriptor(bool to_vmem, const StridedBox& bo
   store_smem(handle.word + 4, to_vmem ? hbm_end : vmem_end);
   store_smem(handle.word + 5, to_vmem ? hbm : vmem);
   store_smem(handle.word + 6, kDmaControl | box.granules());
+  if (is_begin_) descriptors_[handle.word] = {hbm, vmem, box.granules()};
   return handle;
+}
+
+bool KernelBuilder::caller_starts(const DescriptorWords& words, const ScalarOperand& hbm,
+                                  const VmemAddress& to, const ScalarOperand& flag) {
+  if (!is_begin_ || depth_ > 0 || !acts_always()) return false;
+  const std::optional<KnownNumber> from = known_.of(hbm);
+  const std::optional<std::uint32_t> raised = known_.number(flag);
+  std::optional<std::uint32_t> row = to.region.row + static_cast<std::uint32_t>(to.offset);
+  for (const SReg base : {to.base, to.base2}) {
+    const std::optional<std::uint32_t> more = base ? known_.number(base) : 0;
+    row = row && more ? std::optional<std::uint32_t>(*row + *more) : std::nullopt;
+  }
+  const bool is_known = from && from->operand >= 0 && raised && row && words.hbm && words.vmem &&
+                        words.granules && *words.granules > 0;
+  if (!is_known) return false;
+  const FirstLoad load{from->operand, from->number, *words.granules, *words.hbm,
+                       *words.vmem,   *row,         *raised};
+  const auto meets = [&](std::uint32_t id) {
+    const auto region = regions_.find(id);
+    return region == regions_.end() || (region->second.row < load.end_row() &&
+                                        load.row < region->second.row + region->second.rows);
+  };
+  if (std::any_of(touched_.begin(), touched_.end(), meets)) return false;
+  first_loads_.push_back(load);
+  return true;
+}
+
+void KernelBuilder::start_for_caller(const FirstLoad& load, int place) {
+  const SReg address = operand(place);
+  const ScalarOperand hbm = load.offset == 0 ? address : add(address, load.offset);
+  const VmemRegion region{next_region_++, load.row, load.end_row() - load.row};
+  if (load.is_contiguous()) return dma_in(hbm, region, load.granules, load.flag);
+  // The endpoints last: the numbers of chip and core come from SMEM meanwhile.
+  const std::uint32_t word = allocate_smem(8);
+  const SReg vmem_end = endpoint(kVmemCode), hbm_end = endpoint(kHbmCode);
+  store_smem(word, load.row);
+  store_smem(word + 2, load.vmem_runs);
+  store_smem(word + 3, hbm);
+  store_smem(word + 5, load.hbm_runs);
+  store_smem(word + 6, kDmaControl | load.granules);
+  store_smem(word + 7, kNobodysFlag | load.flag);
+  store_smem(word + 1, vmem_end);
+  store_smem(word + 4, hbm_end);
+  Node dma = node(Opcode::kDma);
+  dma.sources[0] = Source::of_immediate(word);
+  dma.region = region.id;
+  append(dma);
 }
 
 void KernelBuilder::start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm,
                           const VmemAddress& vmem, ScalarOperand flag) {
+  if (descriptor.to_vmem && is_begin_ &&
+      caller_starts(descriptors_[descriptor.word], hbm, vmem, flag)) {
+    return;
+  }
   const SReg row = vmem_row(vmem);
   store_smem(descriptor.word, descriptor.to_vmem ? ScalarOperand(row) : hbm);
   store_smem(descriptor.word + 3, descriptor.to_vmem ? hbm : ScalarOperand(row));
@@ -601,6 +695,7 @@ void KernelBuilder::start(const DmaDescriptorHandle& descriptor, ScalarOperand h
                           const VmemAddress& vmem, ScalarOperand flag, ScalarOperand granules) {
   store_smem(descriptor.word + 6, granules.reg ? ScalarOperand(or_(granules, kDmaControl))
                                                : ScalarOperand(granules.immediate | kDmaControl));
+  if (is_begin_) descriptors_[descriptor.word].granules = known_.number(granules);
   start(descriptor, hbm, vmem, flag);
 }
 
@@ -608,9 +703,13 @@ void KernelBuilder::set_runs(const DmaDescriptorHandle& descriptor, ScalarOperan
                              ScalarOperand vmem) {
   store_smem(descriptor.word + 2, descriptor.to_vmem ? vmem : hbm);
   store_smem(descriptor.word + 5, descriptor.to_vmem ? hbm : vmem);
+  if (!is_begin_) return;
+  descriptors_[descriptor.word].hbm = known_.number(hbm);
+  descriptors_[descriptor.word].vmem = known_.number(vmem);
 }
 
 void KernelBuilder::wait(ScalarOperand flag, ScalarOperand granules) {
+  is_begin_ = false;
   misc(Opcode::kDmaDoneWait, {flag, granules});
   const ScalarOperand negative =
       granules.reg ? ScalarOperand(sub(0, granules)) : ScalarOperand(0U - granules.immediate);
@@ -634,6 +733,9 @@ void KernelBuilder::guarded(PredicateOperand condition, const std::function<void
     guard_ = outer.reg && condition.reg ? PredicateOperand(and_(outer, condition))
                                         : PredicateOperand(false);
   }
+  if (is_begin_ && guard_.reg) {
+    if (const std::optional<bool> holds = known_.of(guard_)) guard_ = *holds;
+  }
   body();
   guard_ = outer;
 }
@@ -654,6 +756,7 @@ void KernelBuilder::loop(std::uint64_t trips, const std::function<void(SReg inde
   }
   const SVariable index = scalar_variable(0);
   new_block();
+  known_.begin_region();
   const auto first = static_cast<std::uint32_t>(draft_->blocks.size() - 1);
   ++depth_;
   body(get(index));
@@ -665,7 +768,8 @@ void KernelBuilder::loop(std::uint64_t trips, const std::function<void(SReg inde
   last.condition = Source::of_value(again.id);
   last.target = first;
   --depth_;
-  draft_->loops.push_back({first, static_cast<std::uint32_t>(draft_->blocks.size() - 1)});
+  known_.end_region();
+  draft_->loops.push_back({first, static_cast<std::uint32_t>(draft_->blocks.size() - 1), trips});
   draft_->blocks.emplace_back();
 }
 
@@ -675,7 +779,9 @@ void KernelBuilder::if_(PReg condition, const std::function<void()>& body) {
   draft_->blocks[from].condition = Source::of_value(condition.id, true);
   draft_->blocks.emplace_back();
   ++depth_;
+  known_.begin_region();
   body();
+  known_.end_region();
   --depth_;
   draft_->blocks.emplace_back();
   draft_->blocks[from].target = static_cast<std::uint32_t>(draft_->blocks.size() - 1);
@@ -683,12 +789,19 @@ void KernelBuilder::if_(PReg condition, const std::function<void()>& body) {
 
 isa::Kernel KernelBuilder::finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
-  SpillSpace space{round_up(std::uint64_t{next_vmem_row_}, 8),
-                   target_.vmem_bytes / isa::kVmemRowBytes, next_region_};
+  const std::uint64_t all = target_.vmem_bytes / isa::kVmemRowBytes;
+  const std::uint64_t used = round_up(std::uint64_t{used_vmem_rows_}, 8);
+  SpillSpace space = target_.place.is_high ? SpillSpace{0, all - used, next_region_}
+                                           : SpillSpace{used, all, next_region_};
   const std::uint64_t begin = space.next_row;
+  remove_dead_scalars(*draft_);
   std::optional<isa::Kernel> kernel = link(*draft_, target_, &space);
   TPU_CHECK(kernel, draft_->name << ": too many live values");
-  if (space.next_row > begin) next_vmem_row_ = static_cast<std::uint32_t>(space.next_row);
+  if (space.next_row > begin) {
+    if (!target_.place.is_high) used_vmem_rows_ = static_cast<std::uint32_t>(begin);
+    waiting_rows_ = static_cast<std::uint32_t>(space.next_row - begin);
+  }
+  cycles_ = draft_->cycles;
   draft_.reset();
   kernel->vmem_bytes = vmem_bytes();
   return std::move(*kernel);
@@ -700,8 +813,10 @@ std::uint32_t KernelBuilder::block_number() const {
 
 std::optional<isa::Kernel> KernelBuilder::try_finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
+  remove_dead_scalars(*draft_);
   std::optional<isa::Kernel> kernel = link(*draft_, target_, nullptr);
   crowded_block_ = draft_->crowded_block;
+  cycles_ = draft_->cycles;
   draft_.reset();
   if (kernel) kernel->vmem_bytes = vmem_bytes();
   return kernel;

@@ -7,13 +7,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "isa/program.h"
 #include "workloads/compiler/codegen/block.h"
+#include "workloads/compiler/codegen/first_load.h"
 #include "workloads/compiler/codegen/flag_ranges.h"
+#include "workloads/compiler/codegen/known_numbers.h"
 #include "workloads/compiler/codegen/values.h"
 #include "workloads/compiler/target.h"
 
@@ -58,6 +62,12 @@ struct MxuUse {
   std::uint32_t rows = 1, columns = 1;
 };
 
+/// A kernel that was to have VMEM from the last row down takes all of it.
+class NoRoomAbove : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Writes one kernel, instruction by instruction, and schedules it.
 ///
 /// The author names values, not registers, and writes straight code, loops with constant trip
@@ -93,14 +103,23 @@ class KernelBuilder {
   /// within a straight piece of code they must not meet.
   VmemRegion second_name(VmemRegion region);
   /// Throws WorkloadError where the kernel's tables take more than there is.
+  /// Arrays are read so far behind their ends, for nothing: a kernel that has VMEM from the last
+  /// row down leaves as many there, an eighth of all
+  /// and 2 MiB at least.
+  void leave_rows_behind(std::uint64_t rows);
   std::uint32_t allocate_smem(std::uint32_t words);
   std::uint32_t allocate_flag();
   /// What follows has all memory and flags again: nothing is under way, and nothing that was kept
   /// is read any more. Begins a block.
   void begin_anew();
   std::uint64_t vmem_bytes() const {
-    return std::uint64_t{std::max(next_vmem_row_, most_vmem_rows_)} * isa::kVmemRowBytes;
+    return std::uint64_t{std::max(used_vmem_rows_, most_vmem_rows_) - rows_behind() +
+                         waiting_rows_} *
+           isa::kVmemRowBytes;
   }
+  VmemUse vmem_use() const;
+  /// Of a finished kernel: what it takes if it waits for nothing, and takes all branches.
+  std::uint64_t cycles() const { return cycles_; }
 
   // Variables.
   SVariable scalar_variable(ScalarOperand initial);
@@ -222,6 +241,12 @@ class KernelBuilder {
              ScalarOperand flag);
   void start(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, const VmemAddress& vmem,
              ScalarOperand flag, ScalarOperand granules);
+  /// What the caller has to start, where Target::place says so: the loads in front of the first
+  /// wait, in straight code, that go from an operand to where nothing has been yet, if all their
+  /// numbers are known. The kernel starts the others.
+  const std::vector<FirstLoad>& first_loads() const { return first_loads_; }
+  /// Starts such a load of another kernel, from the address in an operand of this one.
+  void start_for_caller(const FirstLoad& load, int operand);
   /// Replaces the stride << 16 | run words of the descriptor.
   void set_runs(const DmaDescriptorHandle& descriptor, ScalarOperand hbm, ScalarOperand vmem);
   /// Waits until the flag has reached `granules` and subtracts them. VMEM accesses after it stay
@@ -266,16 +291,25 @@ class KernelBuilder {
   std::uint32_t new_variable(RegisterFile file);
   std::uint32_t current_value(std::uint32_t variable);
   SReg endpoint(std::uint32_t space_code);
+  std::uint32_t rows_behind() const {
+    constexpr std::uint64_t kPartBehind = 8, kLeastBehind = 4096;
+    const std::uint64_t all = target_.vmem_bytes / isa::kVmemRowBytes;
+    return static_cast<std::uint32_t>(
+        target_.place.is_high ? std::max(all / kPartBehind, kLeastBehind) : 0);
+  }
+  FlagRange flags() const { return target_.place.is_high ? kHighKernelFlags : kKernelFlags; }
 
   std::string name_;
   Target target_;
   std::unique_ptr<KernelDraft> draft_;
   std::optional<std::uint32_t> crowded_block_;
-  std::uint32_t next_vmem_row_ = 0;
+  std::uint64_t cycles_ = 0;
+  std::uint32_t used_vmem_rows_ = 0;  ///< From the first one on, or up to the last one.
   std::uint32_t most_vmem_rows_ = 0;  ///< Before it began anew.
+  std::uint32_t waiting_rows_ = 0;    ///< For values that find no register.
   std::uint32_t next_region_ = 1;
   std::uint32_t next_smem_word_ = kKernelSmemBegin;
-  std::uint32_t next_flag_ = kKernelFlags.begin;
+  std::uint32_t next_flag_ = 0;
   std::vector<SReg> operands_;
   SReg core_endpoint_;
   PredicateOperand guard_{true};
@@ -284,6 +318,23 @@ class KernelBuilder {
   /// twice is one value, and addresses made of it are known to be equal.
   std::map<std::tuple<isa::Opcode, std::uint64_t, std::uint64_t>, SReg> known_scalars_;
   std::size_t known_block_ = 0;
+
+  /// Sides of a descriptor, stride << 16 | run, and its granules, as far as they are known.
+  struct DescriptorWords {
+    std::optional<std::uint32_t> hbm, vmem, granules;
+  };
+  bool acts_always() const { return !guard_.reg && guard_.constant; }
+  /// A load that is left to the caller.
+  bool caller_starts(const DescriptorWords& words, const ScalarOperand& hbm, const VmemAddress& to,
+                     const ScalarOperand& flag);
+
+  // Until the first wait.
+  bool is_begin_ = true;
+  KnownNumbers known_;
+  std::map<std::uint32_t, DescriptorWords> descriptors_;  ///< By first word.
+  std::map<std::uint32_t, VmemRegion> regions_;           ///< By id.
+  std::set<std::uint32_t> touched_;                       ///< Regions.
+  std::vector<FirstLoad> first_loads_;
 };
 
 }  // namespace tpu::compiler

@@ -277,6 +277,11 @@ std::optional<isa::Kernel> link(KernelDraft& draft, const Target& target, SpillS
       return std::nullopt;
     }
     append(kernel, *scheduled);
+    std::uint64_t times = 1;
+    for (const LoopRange& loop : draft.loops) {
+      if (loop.first <= block && block <= loop.last) times *= loop.trips;
+    }
+    draft.cycles += times * static_cast<std::uint64_t>(scheduled->length);
     queues.leave(block, scheduler.units().pending_results());
   }
   for (isa::Instruction& instruction : kernel.instructions) {

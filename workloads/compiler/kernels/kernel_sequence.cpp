@@ -82,8 +82,7 @@ class SequenceKernel {
   }
 
   /// Nothing when values find no register.
-  std::optional<isa::Kernel> make(bool may_spill);
-  std::uint64_t vmem_bytes() const { return builder_.vmem_bytes(); }
+  std::optional<LoweredKernel> make(bool may_spill);
   /// Behind a try that found no registers: limits of the next one, a member each. False where there
   /// is no less.
   bool reduce(std::vector<MemberLimits>& limits) const;
@@ -517,7 +516,7 @@ void SequenceKernel::pass_state_on() {
   for (const Move& move : moves) copy_part(move.from, *move.to);
 }
 
-std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
+std::optional<LoweredKernel> SequenceKernel::make(bool may_spill) {
   prepare();
   start_loads(false, {});
   if (!is_loop()) {
@@ -545,8 +544,7 @@ std::optional<isa::Kernel> SequenceKernel::make(bool may_spill) {
     }
     finish_stores();
   }
-  if (may_spill) return builder_.finish();
-  return builder_.try_finish();
+  return lowered_kernel(builder_, may_spill);
 }
 
 }  // namespace
@@ -582,7 +580,7 @@ LoweredKernel lower_copies(const Computation& sequence, const std::string& name,
     leaving += granules(operand.shape);
   }
   builder.wait(leave, leaving);
-  return {builder.finish(), builder.vmem_bytes()};
+  return lowered_kernel(builder);
 }
 
 }  // namespace
@@ -598,9 +596,7 @@ LoweredKernel lower_sequence(const hlo::Module& module, const HloInstruction& in
   std::vector<MemberLimits> limits;
   for (bool may_spill = false;;) {
     SequenceKernel kernel(module, sequence, instruction.name, target, loop, limits);
-    if (std::optional<isa::Kernel> made = kernel.make(may_spill)) {
-      return {std::move(*made), kernel.vmem_bytes()};
-    }
+    if (std::optional<LoweredKernel> made = kernel.make(may_spill)) return std::move(*made);
     may_spill = !kernel.reduce(limits);
   }
 }

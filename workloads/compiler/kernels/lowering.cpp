@@ -6,18 +6,13 @@
 
 namespace tpu::compiler {
 
-LoweredKernel lowered_kernel(KernelBuilder& builder) {
-  LoweredKernel lowered;
-  lowered.kernel = builder.finish();
-  lowered.vmem_bytes = builder.vmem_bytes();
-  return lowered;
-}
+LoweredKernel lowered_kernel(KernelBuilder& builder) { return *lowered_kernel(builder, true); }
 
 std::optional<LoweredKernel> lowered_kernel(KernelBuilder& builder, bool may_spill) {
-  if (may_spill) return lowered_kernel(builder);
-  std::optional<isa::Kernel> kernel = builder.try_finish();
+  std::optional<isa::Kernel> kernel = may_spill ? builder.finish() : builder.try_finish();
   if (!kernel) return std::nullopt;
-  return LoweredKernel{std::move(*kernel), builder.vmem_bytes()};
+  return LoweredKernel{std::move(*kernel), builder.vmem_bytes(), builder.vmem_use(),
+                       builder.cycles(), builder.first_loads()};
 }
 
 }  // namespace tpu::compiler

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "workloads/compiler/codegen/first_load.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
@@ -16,10 +17,13 @@ class KernelBuilder;
 /// A kernel for one instruction of the entry computation. It finds the HBM addresses (granules) of
 /// the instruction's operands in s0, s1, ... in operand order, then those of its results (a tuple's
 /// elements in order). It leaves sync flags and the queues of the units as it found them and keeps
-/// nothing in VMEM, SMEM or registers.
+/// nothing in VMEM, SMEM or registers. What it loads first its caller may have to start.
 struct LoweredKernel {
   isa::Kernel kernel;
   std::uint64_t vmem_bytes = 0;
+  VmemUse vmem_use;
+  std::uint64_t cycles = 0;            ///< KernelBuilder::cycles().
+  std::vector<FirstLoad> first_loads;  ///< That Target::place leaves to the caller.
 };
 
 /// What the builder was told to make; values that find no register wait in VMEM.

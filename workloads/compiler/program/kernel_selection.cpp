@@ -87,16 +87,41 @@ isa::Kernel phase_kernel(const Computation& entry, const HloInstruction& phase,
   return bucket_kernel(which, bucket_shape(reduced, target), bucket_number(phase), target);
 }
 
+LoweredKernel alone(isa::Kernel kernel) {
+  LoweredKernel lowered;
+  lowered.vmem_bytes = kernel.vmem_bytes;
+  lowered.kernel = std::move(kernel);
+  return lowered;
+}
+
 }  // namespace
 
-isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruction,
-                        const Target& target, const SequenceLoop& loop) {
-  const Computation& entry = module.entry_computation();
-  if (is_kernel_sequence(instruction)) {
-    return lower_sequence(module, instruction, target, loop).kernel;
+bool stands_apart(const hlo::Module& module, const HloInstruction& instruction) {
+  if (is_kernel_sequence(instruction)) return false;
+  if (is_bucket_phase(instruction)) return true;
+  switch (heart_of(module, instruction)) {
+    case HloOpcode::kAllReduce:
+    case HloOpcode::kAllGather:
+    case HloOpcode::kReduceScatter:
+    case HloOpcode::kAllToAll:
+    case HloOpcode::kCollectivePermute:
+    case HloOpcode::kReplicaId:
+      return true;
+    default:
+      return false;
   }
-  const auto with = [&](auto lower) { return lower(module, entry, instruction, target).kernel; };
-  if (is_bucket_phase(instruction)) return phase_kernel(entry, instruction, target);
+}
+
+LoweredKernel make_kernel(const hlo::Module& module, const HloInstruction& instruction,
+                          const Target& target, const SequenceLoop& loop) {
+  const Computation& entry = module.entry_computation();
+  TPU_CHECK(!target.place.caller_starts_loads || !stands_apart(module, instruction),
+            instruction.name << " loads what it needs itself");
+  if (is_kernel_sequence(instruction)) {
+    return lower_sequence(module, instruction, target, loop);
+  }
+  const auto with = [&](auto lower) { return lower(module, entry, instruction, target); };
+  if (is_bucket_phase(instruction)) return alone(phase_kernel(entry, instruction, target));
   if (joins_moves(module, instruction)) return with(lower_relayout);
   switch (heart_of(module, instruction)) {
     case HloOpcode::kDot:
@@ -108,7 +133,7 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kReduceScatter:
     case HloOpcode::kAllToAll:
     case HloOpcode::kCollectivePermute:
-      return ring_kernel(module, instruction, target);
+      return alone(ring_kernel(module, instruction, target));
     case HloOpcode::kFusion:
     case HloOpcode::kReduce:
       return with(lower_elementwise);
@@ -124,7 +149,7 @@ isa::Kernel make_kernel(const hlo::Module& module, const HloInstruction& instruc
     case HloOpcode::kReverse:
       return with(lower_relayout);
     case HloOpcode::kReplicaId:
-      return replica_id_kernel(target);
+      return alone(replica_id_kernel(target));
     case HloOpcode::kDynamicSlice:
     case HloOpcode::kDynamicUpdateSlice:
       return with(lower_dynamic_slice);

@@ -11,6 +11,7 @@
 #include "workloads/compiler/passes/memory/storage.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/compiler/program/kernel_selection.h"
 #include "workloads/compiler/program/top_level.h"
 
 namespace tpu::compiler {
@@ -22,19 +23,27 @@ using hlo::InstructionId;
 
 namespace {
 
+/// A kernel of the program.
+struct MadeKernel {
+  std::uint32_t number = 0;
+  CalledKernel called;
+};
+
 class Assembly {
  public:
   Assembly(const ScheduledModule& scheduled, const Target& target, const KernelMaker& make_kernel)
       : scheduled_(scheduled),
         target_(target),
         make_kernel_(make_kernel),
-        top_(scheduled.module.name, target.chip) {
+        top_(scheduled.module.name, target.chip),
+        openings_(program_, target),
+        calls_(top_, openings_, target) {
     program_.kernels.emplace_back();
   }
 
   isa::Program run() {
     if (scheduled_.plan.infeed_granules > 0) add_infeed();
-    add_all(scheduled_);
+    add_straight(scheduled_);
     refusals_.report(scheduled_.module.name);
     program_.kernels[0] = top_.take();
     program_.buffers = scheduled_.plan.buffers;
@@ -45,30 +54,36 @@ class Assembly {
  private:
   void add_infeed();
   void add_all(const ScheduledModule& scheduled);
+  void add_straight(const ScheduledModule& scheduled);
   void add_region(const ScheduledModule& scheduled, const HloInstruction& instruction);
   void add_op(const ScheduledModule& scheduled, const HloInstruction& instruction,
               std::uint64_t trips = 1);
   void refuse(const hlo::Module& module, const HloInstruction& instruction, const std::string& why);
-  void add_call(std::uint32_t kernel, isa::OpInfo info, const std::vector<CallOperand>& operands);
+  const MadeKernel& kernel_for(const hlo::Module& module, const HloInstruction& instruction,
+                               const SequenceLoop& loop);
+  void add_call(const MadeKernel& made, isa::OpInfo info, SequencedCall call);
 
   const ScheduledModule& scheduled_;
   const Target& target_;
   const KernelMaker& make_kernel_;
   TopLevel top_;
   isa::Program program_;
-  std::unordered_map<std::string, std::uint32_t> kernel_of_;
+  Openings openings_;
+  CallSequence calls_;
+  std::unordered_map<std::string, MadeKernel> kernel_of_;
   RefusalList refusals_;
 };
 
-void Assembly::add_call(std::uint32_t kernel, isa::OpInfo info,
-                        const std::vector<CallOperand>& operands) {
+void Assembly::add_call(const MadeKernel& made, isa::OpInfo info, SequencedCall call) {
   isa::CallSite site;
-  site.kernel = kernel;
+  site.kernel = made.number;
   site.op = static_cast<std::uint32_t>(program_.ops.size());
-  info.vmem_bytes = program_.kernels[kernel].vmem_bytes;
+  info.vmem_bytes = program_.kernels[made.number].vmem_bytes;
   program_.ops.push_back(std::move(info));
-  top_.call(static_cast<std::uint32_t>(program_.call_sites.size()), operands);
+  call.site = static_cast<std::uint32_t>(program_.call_sites.size());
+  call.kernel = made.called;
   program_.call_sites.push_back(std::move(site));
+  calls_.add(std::move(call));
 }
 
 void Assembly::add_infeed() {
@@ -87,9 +102,13 @@ void Assembly::add_infeed() {
   }
   program_.infeed_bytes = plan.infeed_granules * isa::kHbmGranuleBytes;
   program_.infeed_host_bytes = info.hbm_bytes;
-  const auto kernel = static_cast<std::uint32_t>(program_.kernels.size());
+  MadeKernel made;
+  made.number = static_cast<std::uint32_t>(program_.kernels.size());
+  made.called.stands_apart = true;
   program_.kernels.push_back(infeed_kernel(granules, target_));
-  add_call(kernel, std::move(info), {{static_cast<std::uint32_t>(plan.infeed_granule), 0}});
+  SequencedCall call;
+  call.operands = {{static_cast<std::uint32_t>(plan.infeed_granule), 0}};
+  add_call(made, std::move(info), std::move(call));
 }
 
 /// First granules of the operands, then of the results; 0 for what stands in no buffer.
@@ -137,6 +156,12 @@ void Assembly::add_all(const ScheduledModule& scheduled) {
   }
 }
 
+/// Behind it something else begins than the next call.
+void Assembly::add_straight(const ScheduledModule& scheduled) {
+  add_all(scheduled);
+  calls_.finish();
+}
+
 /// The only kernel of a body, where it can loop by itself.
 const HloInstruction* looping_kernel(const ScheduledModule& body) {
   const HloInstruction* only = nullptr;
@@ -178,9 +203,11 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
       add_op(region.bodies[0], *kernel, *region.trips);
       return;
     }
-    top_.counted_loop(*region.trips, [&] { add_all(region.bodies[0]); });
+    calls_.finish();
+    top_.counted_loop(*region.trips, [&] { add_straight(region.bodies[0]); });
     return;
   }
+  calls_.finish();
   const auto granule_of = [](const ScheduledModule& module, InstructionId id) {
     return static_cast<std::uint32_t>(module.plan.granules_of[static_cast<std::size_t>(id)].at(0));
   };
@@ -194,15 +221,15 @@ void Assembly::add_region(const ScheduledModule& scheduled, const HloInstruction
     const ScheduledModule& test = region.bodies[1];
     const Computation& code = test.module.entry_computation();
     const isa::ControlPoint point = top_.tested_loop(
-        granule_of(test, code.parameters().back()), [&] { add_all(test); },
-        [&] { add_all(region.bodies[0]); });
+        granule_of(test, code.parameters().back()), [&] { add_straight(test); },
+        [&] { add_straight(region.bodies[0]); });
     program_.control[at].points = {point};
     return;
   }
   const InstructionId selector = instruction.operands[0];
   const std::vector<isa::ControlPoint> points =
       top_.branches(granule_of(scheduled, selector), region.by_predicate, region.bodies.size(),
-                    [&](std::size_t i) { add_all(region.bodies[i]); });
+                    [&](std::size_t i) { add_straight(region.bodies[i]); });
   program_.control[at].branches = static_cast<std::uint32_t>(region.bodies.size());
   program_.control[at].points = points;
 }
@@ -217,7 +244,7 @@ void Assembly::refuse(const hlo::Module& module, const HloInstruction& instructi
     for (const HloInstruction& member : inside.entry_computation().instructions) {
       if (is_bookkeeping(member)) continue;
       try {
-        make_kernel_(inside, member, {});
+        make_kernel_(inside, member, {}, {});
       } catch (const WorkloadError& error) {
         refusals_.add(inside, member, error.what(), target_);
         has_named = true;
@@ -249,39 +276,89 @@ std::uint64_t moving_bytes(const Computation& entry, const HloInstruction& instr
   return bytes;
 }
 
+/// Granules of each array of a shape: one, or those of a tuple.
+void add_sizes(const hlo::Shape& shape, std::vector<std::uint64_t>& sizes) {
+  if (!shape.is_tuple()) return sizes.push_back(granules(shape));
+  for (const hlo::Shape& element : shape.elements) sizes.push_back(granules(element));
+}
+
+/// What the call of an instruction writes, and how much it moves. `trips`: of the kernel;
+/// `trips_around`: of the loop whose iterations move its addresses.
+void add_ranges(const Computation& entry, const HloInstruction& instruction, std::uint64_t trips,
+                std::uint64_t trips_around, SequencedCall& call) {
+  std::vector<std::uint64_t> sizes;
+  for (InstructionId operand : instruction.operands) add_sizes(entry.at(operand).shape, sizes);
+  const std::size_t reads = sizes.size();
+  add_sizes(instruction.shape, sizes);
+  TPU_CHECK(sizes.size() == call.operands.size(),
+            instruction.name << " has " << call.operands.size() << " addresses of " << sizes.size()
+                             << " arrays");
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const CallOperand& address = call.operands[i];
+    if (i >= reads) {
+      call.writes.push_back(range_of(address, sizes[i], std::max(trips, trips_around)));
+    }
+    call.granules += sizes[i] * (address.step == 0 ? 1 : trips);
+  }
+}
+
+/// The kernel of an instruction. Its first call decides its place: behind one that is low it is
+/// high, where it has room.
+const MadeKernel& Assembly::kernel_for(const hlo::Module& module, const HloInstruction& instruction,
+                                       const SequenceLoop& loop) {
+  const std::string key = kernel_fingerprint(module, instruction) + key_of(loop);
+  const auto found = kernel_of_.find(key);
+  if (found != kernel_of_.end()) return found->second;
+  const auto add = [&](const KernelPlace& place) -> const MadeKernel& {
+    LoweredKernel lowered = make_kernel_(module, instruction, place, loop);
+    const auto number = static_cast<std::uint32_t>(program_.kernels.size());
+    program_.kernels.push_back(std::move(lowered.kernel));
+    CalledKernel called{place, lowered.vmem_use, lowered.cycles, std::move(lowered.first_loads),
+                        !place.caller_starts_loads};
+    return kernel_of_[key] = {number, std::move(called)};
+  };
+  const bool is_apart = stands_apart(module, instruction);
+  if (!is_apart && calls_.asks_for_high()) {
+    try {
+      return add({true, true});
+    } catch (const NoRoomAbove&) {
+    }
+  }
+  return add({false, !is_apart});
+}
+
 /// A kernel and its call; with trips the kernel loops by itself.
 void Assembly::add_op(const ScheduledModule& scheduled, const HloInstruction& instruction,
                       std::uint64_t trips) {
   const hlo::Module& module = scheduled.module;
-  std::vector<CallOperand> operands =
-      addresses(scheduled.plan, module.entry_computation(), instruction);
+  const Computation& entry = module.entry_computation();
+  SequencedCall call;
+  call.operands = addresses(scheduled.plan, entry, instruction);
+  if (!stands_apart(module, instruction)) {
+    add_ranges(entry, instruction, trips, trips > 1 ? 1 : top_.trips(), call);
+  }
   SequenceLoop loop;
-  if (trips > 1) loop = loop_around(trips, instruction.operands.size(), operands);
-  if (operands.size() > kMostKernelAddresses) {
+  if (trips > 1) loop = loop_around(trips, instruction.operands.size(), call.operands);
+  if (call.operands.size() > kMostKernelAddresses) {
     refusals_.add(module, instruction,
                   "expected at most " + std::to_string(kMostKernelAddresses) +
-                      " operands and results, found " + std::to_string(operands.size()),
+                      " operands and results, found " + std::to_string(call.operands.size()),
                   target_);
     return;
   }
-  const std::string key = kernel_fingerprint(module, instruction) + key_of(loop);
-  auto found = kernel_of_.find(key);
-  if (found == kernel_of_.end()) {
-    try {
-      isa::Kernel kernel = make_kernel_(module, instruction, loop);
-      found = kernel_of_.emplace(key, static_cast<std::uint32_t>(program_.kernels.size())).first;
-      program_.kernels.push_back(std::move(kernel));
-    } catch (const WorkloadError& error) {
-      refuse(module, instruction, error.what());
-      return;
-    }
+  const MadeKernel* made = nullptr;
+  try {
+    made = &kernel_for(module, instruction, loop);
+  } catch (const WorkloadError& error) {
+    refuse(module, instruction, error.what());
+    return;
   }
   isa::OpInfo info = op_info(module, instruction, target_);
   for (std::uint64_t* work : {&info.flops, &info.matmul_flops, &info.padded_matmul_flops}) {
     *work *= trips;
   }
-  info.hbm_bytes += (trips - 1) * moving_bytes(module.entry_computation(), instruction, loop);
-  add_call(found->second, std::move(info), operands);
+  info.hbm_bytes += (trips - 1) * moving_bytes(entry, instruction, loop);
+  add_call(*made, std::move(info), std::move(call));
 }
 
 }  // namespace

@@ -11,9 +11,10 @@
 namespace tpu::compiler {
 
 /// Makes the kernel of one instruction of a module's entry; throws WorkloadError when there is none
-/// for it. The loop is the one around a sequence that runs in its kernel.
-using KernelMaker = std::function<isa::Kernel(const hlo::Module&, const hlo::HloInstruction&,
-                                              const SequenceLoop& loop)>;
+/// for it at that place. The loop is the one around a sequence that runs in its kernel.
+using KernelMaker =
+    std::function<LoweredKernel(const hlo::Module&, const hlo::HloInstruction&,
+                                const KernelPlace& place, const SequenceLoop& loop)>;
 
 /// Pass: the kernels of the entry's instructions and the top-level program that calls them in
 /// order.

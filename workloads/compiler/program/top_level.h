@@ -31,6 +31,8 @@ class TopLevel {
   /// cycles more for all and two each: the trips left, times the step, off the place behind the
   /// last iteration.
   void call(std::uint32_t call_site, const std::vector<CallOperand>& operands);
+  /// Of the innermost counted loop around; outside of loops 1.
+  std::uint64_t trips() const { return trips_.empty() ? 1 : trips_.back(); }
   /// Runs the body so many times, at least once.
   void counted_loop(std::uint64_t trips, const std::function<void()>& body);
   /// Runs the test, which leaves a word in HBM at this granule, then, while it is not 0, the body

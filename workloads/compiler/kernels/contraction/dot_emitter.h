@@ -58,6 +58,8 @@ class DotKernel {
     results_.start(std::int64_t{block} * tiles_of(columns, block));
     left_.start();
     right_.start();
+    // Pushes take whole tiles of 128 rows, those behind the last row included.
+    if (masks_k()) builder_.leave_rows_behind(std::uint64_t{128} * tiling_.block_n);
     make_grid();
     if (masks_k()) memory_.make_masks(problem_.k);
     builder_.new_block();

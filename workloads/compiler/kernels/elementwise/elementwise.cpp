@@ -124,8 +124,9 @@ LoweredKernel lower_elementwise(const hlo::Module& module, const hlo::Computatio
       if (!kernels.empty()) builder.begin_anew();
       kernels.emplace_back(builder, piece.graph, operands, std::move(piece.plan)).emit();
     }
-    std::optional<isa::Kernel> made = may_spill ? builder.finish() : builder.try_finish();
-    if (made) return {std::move(*made), builder.vmem_bytes()};
+    if (std::optional<LoweredKernel> made = lowered_kernel(builder, may_spill)) {
+      return std::move(*made);
+    }
     const std::optional<std::uint32_t> block = builder.crowded_block();
     std::optional<PassKind> crowded;
     for (const ElementwiseKernel& kernel : kernels) {
