@@ -353,16 +353,30 @@ int ExpressionGraph::add(ExpressionNode node) {
   return static_cast<int>(nodes_.size()) - 1;
 }
 
-std::vector<int> ExpressionGraph::unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
-                                                    const std::vector<int>& axes) const {
+/// Axes of the operand's dimensions: a reshape keeps the order of those that are not one, a bitcast
+/// the order in which they lie.
+std::vector<int> ExpressionGraph::operand_axes_of_reshape(const hlo::HloInstruction& reshape,
+                                                          const std::vector<int>& axes) const {
+  const hlo::Shape &from = fused_.at(reshape.operands[0]).shape, &to = reshape.shape;
+  const auto dimensions_in_order = [&](const hlo::Shape& shape) {
+    std::vector<std::int64_t> order(shape.dimensions.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (reshape.opcode == HloOpcode::kBitcast) order = major_to_minor(shape);
+    const auto is_one = [&](std::int64_t d) {
+      return shape.dimensions[static_cast<std::size_t>(d)] == 1;
+    };
+    order.erase(std::remove_if(order.begin(), order.end(), is_one), order.end());
+    return order;
+  };
+  const std::vector<std::int64_t> given = dimensions_in_order(from), made = dimensions_in_order(to);
+  bool same = given.size() == made.size();
   std::vector<int> result(from.dimensions.size(), kNoAxis);
-  std::size_t j = 0;
-  for (std::size_t i = 0; i < from.dimensions.size(); ++i) {
-    if (from.dimensions[i] == 1) continue;
-    while (j < to.dimensions.size() && to.dimensions[j] == 1) ++j;
-    if (j == to.dimensions.size() || to.dimensions[j] != from.dimensions[i]) return {};
-    result[i] = axes[j++];
+  for (std::size_t i = 0; same && i < given.size(); ++i) {
+    const auto g = static_cast<std::size_t>(given[i]), m = static_cast<std::size_t>(made[i]);
+    same = from.dimensions[g] == to.dimensions[m];
+    result[g] = axes[m];
   }
+  if (!same) refuse(reshape, "inside a fusion a reshape may only add or remove dimensions of 1");
   return result;
 }
 
@@ -732,11 +746,7 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
         result = part;
         break;
       }
-      const std::vector<int> operand_axes =
-          unit_reshape_axes(operand.shape, instruction.shape, axes);
-      if (operand_axes.size() != operand.shape.dimensions.size()) {
-        refuse(instruction, "inside a fusion a reshape may only add or remove dimensions of 1");
-      }
+      const std::vector<int> operand_axes = operand_axes_of_reshape(instruction, axes);
       result = visit(instruction.operands[0], operand_axes);
       break;
     }

@@ -176,8 +176,8 @@ class ExpressionGraph {
   int position_in_parts(const ExpressionNode& iota, int part_axis);
   int without_padding(int value, std::int64_t lanes, int part_axis, hlo::HloOpcode reducer);
   void renumber(const std::vector<int>& numbers);
-  std::vector<int> unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
-                                     const std::vector<int>& axes) const;
+  std::vector<int> operand_axes_of_reshape(const hlo::HloInstruction& reshape,
+                                           const std::vector<int>& axes) const;
   [[noreturn]] void refuse(const hlo::HloInstruction& instruction, const std::string& why) const;
 
   const hlo::Module& module_;
