@@ -45,28 +45,68 @@ TEST(ColumnProducts, SeveralContractedDimensions) {
 }
 
 TEST(ColumnProducts, SumsOverPoints) {
+  EXPECT_EQ(dots_left(R"(  x = f32[200011,3] parameter(0)
+  y = f32[4,200011] parameter(1)
+  ROOT d = f32[3,4] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+)",
+                      1e-5),
+            0U);
+  // Each sum is a kernel's result; those of fewer points are done sooner by the matrix unit.
   EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
   y = f32[4,30011] parameter(1)
   ROOT d = f32[3,4] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
 )",
                       1e-5),
+            1U);
+}
+
+/// Planes of several long dimensions, each operand's in its order.
+TEST(ColumnProducts, PlanesTimesAMatrix) {
+  EXPECT_EQ(dots_left(R"(  x = f32[9,200,500] parameter(0)
+  m = f32[2,9] parameter(1)
+  ROOT d = f32[2,200,500] dot(m, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
             0U);
+  EXPECT_EQ(dots_left(R"(  x = f32[70,3,40,50] parameter(0)
+  v = f32[70,50] parameter(1)
+  m = f32[3,3] parameter(2)
+  w = f32[70,3,40,50] broadcast(v), dimensions={0,3}
+  y = f32[70,3,40,50] multiply(x, w)
+  ROOT d = f32[70,40,50,3] dot(y, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
+            0U);
+}
+
+TEST(ColumnProducts, SumsOverPlanes) {
+  EXPECT_EQ(dots_left(R"(  x = f32[3,500,600] parameter(0)
+  y = f32[500,2,600] parameter(1)
+  ROOT d = f32[3,2] dot(x, y), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,2}
+)",
+                      1e-5),
+            0U);
+  // The operands' rows and columns are not in the same order.
+  EXPECT_EQ(dots_left(R"(  x = f32[3,500,600] parameter(0)
+  y = f32[600,2,500] parameter(1)
+  ROOT d = f32[3,2] dot(x, y), lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}
+)",
+                      1e-5),
+            1U);
 }
 
 /// What is made of columns, and of means, is made column by column.
 TEST(ColumnProducts, OperationsBetweenThem) {
-  EXPECT_EQ(dots_left(R"(  x = f32[30000,3] parameter(0)
+  EXPECT_EQ(dots_left(R"(  x = f32[150000,3] parameter(0)
   m = f32[3,3] parameter(1)
   v = f32[3] parameter(2)
-  w = f32[30000] parameter(3)
-  d = f32[30000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  vs = f32[30000,3] broadcast(v), dimensions={1}
-  ws = f32[30000,3] broadcast(w), dimensions={0}
-  e = f32[30000,3] subtract(d, vs)
-  f = f32[30000,3] multiply(e, ws)
-  g = f32[30000,3] dot(f, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  w = f32[150000] parameter(3)
+  d = f32[150000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  vs = f32[150000,3] broadcast(v), dimensions={1}
+  ws = f32[150000,3] broadcast(w), dimensions={0}
+  e = f32[150000,3] subtract(d, vs)
+  f = f32[150000,3] multiply(e, ws)
+  g = f32[150000,3] dot(f, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   h = f32[3,3] dot(f, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  ROOT all = (f32[30000,3], f32[3,3], f32[30000,3]) tuple(g, h, f)
+  ROOT all = (f32[150000,3], f32[3,3], f32[150000,3]) tuple(g, h, f)
 )",
                       2e-4),
             0U);
