@@ -235,6 +235,12 @@ TEST(Dot, FewFeaturesOfManyPointsAreBoundByTheMemory) {
 )");
   EXPECT_GT(products, 0.9 * 2 * 313 * tile);
   EXPECT_LT(products, 1.5 * 2 * 313 * tile);
+  // Of two features a quarter of each tile is moved: the matrix units are the bound.
+  const double pairs = cycles("f32[120000,2]{0,1}", R"(  m = f32[2,2] parameter(1)
+  ROOT d = f32[120000,2]{0,1} dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)");
+  EXPECT_GT(pairs, 0.9 * 2 * 938 * tile / 4);
+  EXPECT_LT(pairs, 0.6 * 2 * 938 * tile);
 }
 
 /// Rows in several blocks of 128, turned one or two at a time, and in part of one, the whole of k

@@ -368,14 +368,14 @@ void DotSizes::set_sides() {
   const DotProblem& of = *problem;
   const std::uint32_t k_rows = tiles_of(of.k, 8), block_k_rows = 16 * tiling.block_k;
   left = of.lhs_transposed
-             ? block_shape(&Outer::lhs, of.lhs_type, {k_rows, block_k_rows},
+             ? block_shape(&Outer::lhs, of.lhs_type, of.k, {k_rows, block_k_rows},
                            {tiles_of(of.m, 128), tiles_of(tiling.block_m, of.lane_row_tiles)})
-             : block_shape(&Outer::lhs, of.lhs_type, {m_tiles, tiling.block_m},
+             : block_shape(&Outer::lhs, of.lhs_type, of.m, {m_tiles, tiling.block_m},
                            {k_tiles, tiling.block_k});
   right = of.rhs_transposed
-              ? block_shape(&Outer::rhs, of.rhs_type, {tiles_of(of.n, 8), 16 * tiling.block_n},
-                            {k_tiles, tiling.block_k})
-              : block_shape(&Outer::rhs, of.rhs_type, {k_rows, block_k_rows},
+              ? block_shape(&Outer::rhs, of.rhs_type, of.n,
+                            {tiles_of(of.n, 8), 16 * tiling.block_n}, {k_tiles, tiling.block_k})
+              : block_shape(&Outer::rhs, of.rhs_type, of.k, {k_rows, block_k_rows},
                             {n_tiles, tiling.block_n});
   take_lanes(left, of.lhs_lanes);
   take_lanes(right, of.rhs_lanes);
@@ -423,7 +423,8 @@ void DotSizes::set_results() {
   for (std::size_t i = 1; i < of.result_types.size(); ++i) {
     if (has_unrounded(i)) plan.rows_apart += 8 * result_tiles;
   }
-  double moved = double(m_tiles) * n_tiles;
+  const BlockShape first = result_shape(of.result_types[0]);
+  double moved = double(m_tiles) * n_tiles * first.moved_of_tile() / first.tile_granules;
   for (const OuterDimension& outer : of.outer) moved *= outer.extent;
   plan.add_in_step(dimensions(&OuterDimension::out, {m_dimension(), n_dimension()}),
                    of.epilogue_types, of.result_types, result_tiles, moved);
@@ -491,10 +492,12 @@ GridDimensions DotSizes::dimensions(std::uint32_t OuterDimension::*stride,
 }
 
 BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementType type,
-                                 Extent rows, Extent columns) const {
+                                 std::uint32_t extent, Extent rows, Extent columns) const {
   BlockShape shape;
   shape.tile_granules = tile_granules(type);
   shape.rows = rows.tiles;
+  const std::uint32_t with_rows = tiles_of(extent * shape.tile_granules, isa::kSublanes);
+  if (with_rows < shape.tile_granules) shape.granules_with_rows = with_rows;
   shape.columns = columns.tiles;
   shape.block_rows = rows.block;
   shape.block_columns = columns.block;
@@ -506,7 +509,8 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
 }
 
 BlockShape DotSizes::result_shape(ElementType type) const {
-  BlockShape shape = block_shape(&OuterDimension::out, type, out_rows, out_columns);
+  const std::uint32_t extent = problem->result_turned ? problem->n : problem->m;
+  BlockShape shape = block_shape(&OuterDimension::out, type, extent, out_rows, out_columns);
   take_rows(shape, problem->out_rows);
   shape.matrix_stride =
       shape.matrix_stride / tile_granules(problem->result_types[0]) * tile_granules(type);

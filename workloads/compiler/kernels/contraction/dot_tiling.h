@@ -133,8 +133,9 @@ struct DotSizes {
   struct Extent {
     std::uint32_t tiles = 0, block = 0;
   };
-  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type, Extent rows,
-                         Extent columns) const;
+  /// `extent`: elements of the rows of a matrix.
+  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
+                         std::uint32_t extent, Extent rows, Extent columns) const;
   /// The block of an array in step with the result. Distances between matrices are those of the
   /// first result, in the array's own granules.
   BlockShape result_shape(hlo::ElementType type) const;

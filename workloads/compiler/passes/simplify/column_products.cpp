@@ -41,8 +41,6 @@ constexpr Limits kOfVectors{8, 16}, kOfPlanes{16, 64};
 constexpr int kMostByColumns = 16, kMostSources = 3;
 /// Instructions of the vector unit that round a register to bf16; two go in a cycle.
 constexpr double kRoundingInstructions = 5, kInstructionsInCycle = 2;
-/// Kernels that cut out and put together what is not long; of sums, one for each.
-constexpr double kSmallKernels = 2;
 
 /// A dot with few elements along all but the long dimensions: those that one operand keeps, or
 /// those that are contracted.
@@ -82,14 +80,17 @@ std::int64_t fewest_registers(const Extents& extents) {
 class ColumnProducts {
  public:
   ColumnProducts(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), edit_(module) {}
+      : module_(module),
+        target_(target),
+        edit_(module),
+        users_(users_of(module.entry_computation())) {}
 
   void run() {
     const std::size_t count = entry().instructions.size();
     for (std::size_t i = 0; i < count; ++i) {
       const HloInstruction dot = entry().instructions[i];
       if (dot.opcode != HloOpcode::kDot) continue;
-      if (const auto found = long_dot(dot); found && pays(*found)) rewrite(dot, *found);
+      if (const auto found = long_dot(dot); found && pays(dot, *found)) rewrite(dot, *found);
     }
     if (entry().instructions.size() > count) {
       tidy(module_.computations[static_cast<std::size_t>(module_.entry)]);
@@ -99,7 +100,9 @@ class ColumnProducts {
  private:
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   std::optional<LongDot> long_dot(const HloInstruction& dot) const;
-  bool pays(const LongDot& dot) const;
+  bool pays(const HloInstruction& dot, const LongDot& found) const;
+  bool is_column_of_others(Id value) const;
+  bool is_read_by_columns(Id value) const;
   void rewrite(const HloInstruction& dot, const LongDot& found);
   Id rounded(Id value, bool is_rounded);
   bool is_light(Id value, int& operations, int& arrays) const;
@@ -115,6 +118,7 @@ class ColumnProducts {
   hlo::Module& module_;
   const Target& target_;
   GraphEditor edit_;
+  std::vector<std::vector<Id>> users_;  ///< Before the pass.
   /// By value, long dimensions and the index of the others.
   std::map<std::tuple<Id, Extents, Extents>, Id> columns_;
   std::map<Id, bool> is_made_of_columns_;
@@ -176,10 +180,27 @@ std::optional<LongDot> ColumnProducts::long_dot(const HloInstruction& dot) const
   return found;
 }
 
-/// For the MXUs both arrays stand in rows of tiles, whose padding is moved, and a tile of either is
-/// a push each.
-bool ColumnProducts::pays(const LongDot& dot) const {
-  const auto length = static_cast<double>(elements(dot.extents));
+/// Whether columns that are there make the value.
+bool ColumnProducts::is_column_of_others(Id value) const {
+  int operations = 0, arrays = 0;
+  return is_light(value, operations, arrays) && arrays == 0;
+}
+
+/// Whether elementwise operations and dots like this one read the value, and nothing else.
+bool ColumnProducts::is_read_by_columns(Id value) const {
+  const std::vector<Id>& users = users_[static_cast<std::size_t>(value)];
+  return !users.empty() && std::all_of(users.begin(), users.end(), [&](Id id) {
+    const HloInstruction& user = entry().at(id);
+    if (user.opcode == HloOpcode::kDot) return long_dot(user).has_value();
+    return hlo::is_elementwise(user.opcode) && is_read_by_columns(id);
+  });
+}
+
+/// For the MXUs both arrays stand in rows of tiles, of which granules of padding are not moved, and
+/// a tile of either is a push each. Columns that other columns make, or that such are made of, need
+/// not be moved.
+bool ColumnProducts::pays(const HloInstruction& dot, const LongDot& found) const {
+  const auto length = static_cast<double>(elements(found.extents));
   const auto moved = [&](std::int64_t first, std::int64_t second) {
     return length * static_cast<double>(first + second) * sizeof(float) /
            target_.hbm_bytes_per_cycle;
@@ -187,17 +208,25 @@ bool ColumnProducts::pays(const LongDot& dot) const {
   const auto rows = [](std::int64_t count) {
     return round_up(count, std::int64_t{isa::kSublanes});
   };
-  const auto pushes = static_cast<double>(std::max(rows(dot.first), rows(dot.second)));
+  const auto moved_rows = [&](std::int64_t count) {
+    return count < isa::kSublanes ? round_up(count, std::int64_t{2}) : rows(count);
+  };
+  const auto pushes = static_cast<double>(std::max(rows(found.first), rows(found.second)));
   const double matrix_units = length / isa::kLanes * pushes / isa::kSublanes *
                               target_.push_interval_cycles / target_.mxu_count;
-  const double instructions = 2 * static_cast<double>(dot.products) +
-                              static_cast<double>(dot.rounded) * kRoundingInstructions;
-  const auto registers = static_cast<double>(fewest_registers(dot.extents));
+  const double instructions = 2 * static_cast<double>(found.products) +
+                              static_cast<double>(found.rounded) * kRoundingInstructions;
+  const auto registers = static_cast<double>(fewest_registers(found.extents));
   const double vector_unit = registers * instructions / kInstructionsInCycle;
-  const double small_kernels =
-      dot.is_contracted ? static_cast<double>(dot.products) : kSmallKernels;
-  return std::max(matrix_units, moved(rows(dot.first), rows(dot.second))) >
-         std::max(vector_unit, moved(dot.first, dot.second)) + small_kernels * kKernelCycles;
+  const bool right_first = !found.is_contracted && !found.is_left;
+  const Id first = dot.operands[right_first ? 1 : 0];
+  const bool second_stays =
+      found.is_contracted ? is_column_of_others(dot.operands[1]) : is_read_by_columns(dot.id);
+  const double columns = std::max(vector_unit, moved(is_column_of_others(first) ? 0 : found.first,
+                                                     second_stays ? 0 : found.second));
+  const double small_kernels = found.is_contracted ? static_cast<double>(found.products) : 1;
+  return std::max(matrix_units, moved(moved_rows(found.first), moved_rows(found.second))) >
+         columns + small_kernels * kKernelCycles;
 }
 
 /// As an operand of the MXU.
