@@ -83,9 +83,9 @@ class DotKernel {
   TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
                        const std::vector<int>& dimensions, int row_dimension, int column_dimension,
                        const BlockShape& shape, const SpacedMatrices& rows);
-  TileGrid::Block array_block(bool to_vmem, const BlockShape& shape,
-                              const std::vector<int>& dimensions, const OfPoint& first,
-                              int row_dimension, int column_dimension, const SpacedMatrices& rows);
+  TileGrid::Block array_block(bool to_vmem, BlockShape shape, const std::vector<int>& dimensions,
+                              const OfPoint& first, int row_dimension, int column_dimension,
+                              const SpacedMatrices& rows);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
   ProductSide::Tiles made_side(const BlockShape& shape, int column_dimension);
