@@ -58,6 +58,7 @@
 #include "workloads/compiler/passes/simplify/activation_masks.h"
 #include "workloads/compiler/passes/simplify/column_products.h"
 #include "workloads/compiler/passes/simplify/empty_arrays.h"
+#include "workloads/compiler/passes/simplify/large_sums.h"
 #include "workloads/compiler/passes/simplify/loop_results.h"
 #include "workloads/compiler/passes/simplify/loop_slices.h"
 #include "workloads/compiler/passes/simplify/narrow_dots.h"
@@ -403,6 +404,7 @@ std::vector<Pass> shaping_rows() {
       row("join_padded_sums", on_module<join_padded_sums>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>),
       row("unroll_short_dimensions", on_module<unroll_short_dimensions>),
+      row("cut_large_sums", with_target<cut_large_sums>),
       row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
       simplify_row(stage),
       row("move_rearrangements", on_module<move_rearrangements>),

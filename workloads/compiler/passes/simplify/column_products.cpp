@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "sim/base/ceil_divide.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/operand_precision.h"
@@ -60,21 +60,6 @@ std::int64_t elements(const Extents& extents) {
 
 bool has_order(const Extents& dimensions) {
   return std::is_sorted(dimensions.begin(), dimensions.end());
-}
-
-/// Registers of an array in the tiles that suit it best.
-std::int64_t fewest_registers(const Extents& extents) {
-  if (extents.size() == 1) return ceil_divide(extents[0], isa::kSublanes * isa::kLanes);
-  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t lanes = 0; lanes < extents.size(); ++lanes) {
-    for (std::size_t rows = 0; rows < extents.size(); ++rows) {
-      if (rows == lanes) continue;
-      const std::int64_t others = elements(extents) / (extents[lanes] * extents[rows]);
-      fewest = std::min(fewest, others * ceil_divide(extents[lanes], std::int64_t{isa::kLanes}) *
-                                    ceil_divide(extents[rows], std::int64_t{isa::kSublanes}));
-    }
-  }
-  return fewest;
 }
 
 class ColumnProducts {

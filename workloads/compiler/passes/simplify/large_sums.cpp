@@ -1,0 +1,139 @@
+#include "workloads/compiler/passes/simplify/large_sums.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/spread_values.h"
+
+namespace tpu::compiler {
+
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+constexpr std::size_t kMostOperations = 64;
+/// Each is a kernel of its own.
+constexpr std::int64_t kMostPieces = 64;
+
+/// A dimension of a reduction's operand, and how much of it goes at a time.
+struct Cut {
+  std::int64_t dimension = 0, piece = 0;
+};
+
+class LargeSums {
+ public:
+  LargeSums(hlo::Module& module, const Target& target)
+      : module_(module), target_(target), edit_(module) {}
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const HloInstruction reduction = entry().instructions[i];
+      if (reduction.opcode != HloOpcode::kReduce || reduction.shape.is_tuple()) continue;
+      const Extents space = edit_.dimensions(reduction.operands[0]);
+      const std::optional<Cut> cut = find_cut(space, reduction.dimensions);
+      if (!cut) continue;
+      const auto value = spread_value(entry(), reduction.operands[0], kMostOperations);
+      if (value) reduce_pieces(reduction, *value, space, *cut);
+    }
+    if (entry().instructions.size() > count) {
+      tidy(module_.computations[static_cast<std::size_t>(module_.entry)]);
+    }
+  }
+
+ private:
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  bool have_room(const Extents& sums) const;
+  std::optional<Cut> find_cut(const Extents& space, const Extents& reduced) const;
+  Id range_of(Id leaf, const Extents& space, std::int64_t dimension, std::int64_t first);
+  void reduce_pieces(const HloInstruction& reduction, const SpreadValue& value,
+                     const Extents& space, const Cut& cut);
+
+  hlo::Module& module_;
+  const Target& target_;
+  GraphEditor edit_;
+};
+
+/// Whether the sums of a reduction stay in VMEM while it goes along its dimensions.
+bool LargeSums::have_room(const Extents& sums) const {
+  const double bytes = double(fewest_registers(sums)) * isa::kSublanes * isa::kLanes * 4;
+  return kCopiesOfSums * bytes <= kRoomForSums * double(target_.vmem_bytes);
+}
+
+/// None where the sums have room, or where one dimension alone is longer than a tile: kernels go
+/// through ranges of it.
+std::optional<Cut> LargeSums::find_cut(const Extents& space, const Extents& reduced) const {
+  Extents kept, sums;
+  for (std::size_t d = 0; d < space.size(); ++d) {
+    if (contains(reduced, static_cast<std::int64_t>(d))) continue;
+    kept.push_back(static_cast<std::int64_t>(d));
+    sums.push_back(space[d]);
+  }
+  if (kept.size() < 2 || have_room(sums)) return std::nullopt;
+  const auto longest = std::max_element(sums.begin(), sums.end());
+  std::size_t rows = longest == sums.begin() ? 1 : 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (sums.begin() + static_cast<std::ptrdiff_t>(i) != longest && sums[i] > sums[rows]) rows = i;
+  }
+  const std::int64_t extent = sums[rows];
+  if (extent <= isa::kSublanes) return std::nullopt;
+  sums[rows] = round_up(extent / 2, std::int64_t{isa::kSublanes});
+  while (sums[rows] > isa::kSublanes && !have_room(sums)) sums[rows] -= isa::kSublanes;
+  if (ceil_divide(extent, sums[rows]) > kMostPieces) return std::nullopt;
+  return Cut{kept[rows], sums[rows]};
+}
+
+/// A leaf over part of the space, which begins at an index of the dimension.
+Id LargeSums::range_of(Id leaf, const Extents& space, std::int64_t dimension, std::int64_t first) {
+  const HloInstruction given = entry().at(leaf);
+  if (given.opcode == HloOpcode::kIota) {
+    const std::int64_t along = given.dimensions.at(0);
+    const Id part = edit_.iota(given.shape.type, space, along);
+    return along == dimension ? edit_.binary_with(HloOpcode::kAdd, part, double(first)) : part;
+  }
+  Id source = given.operands[0];
+  const auto along = std::find(given.dimensions.begin(), given.dimensions.end(), dimension);
+  if (along != given.dimensions.end()) {
+    const auto d = static_cast<std::size_t>(along - given.dimensions.begin());
+    Extents starts(given.dimensions.size(), 0), limits = edit_.dimensions(source);
+    starts[d] = first;
+    limits[d] = first + space[static_cast<std::size_t>(dimension)];
+    source = edit_.slice(source, starts, limits);
+  }
+  return edit_.broadcast(source, space, given.dimensions);
+}
+
+void LargeSums::reduce_pieces(const HloInstruction& reduction, const SpreadValue& value,
+                              const Extents& space, const Cut& cut) {
+  edit_.stand_for(reduction.id);
+  const auto along = static_cast<std::size_t>(cut.dimension);
+  const std::int64_t place =
+      cut.dimension - std::count_if(reduction.dimensions.begin(), reduction.dimensions.end(),
+                                    [&](std::int64_t d) { return d < cut.dimension; });
+  std::vector<Id> pieces;
+  for (std::int64_t first = 0; first < space[along]; first += cut.piece) {
+    Extents part = space;
+    part[along] = std::min(cut.piece, space[along] - first);
+    const Id made = make_again(edit_, entry(), value, part,
+                               [&](Id leaf) { return range_of(leaf, part, cut.dimension, first); });
+    pieces.push_back(edit_.reduce_again(reduction, made, reduction.dimensions));
+  }
+  edit_.finish(edit_.concatenate(pieces, place));
+}
+
+}  // namespace
+
+void cut_large_sums(hlo::Module& module, const Target& target) { LargeSums(module, target).run(); }
+
+}  // namespace tpu::compiler
