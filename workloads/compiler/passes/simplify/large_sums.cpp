@@ -22,9 +22,8 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-constexpr std::size_t kMostOperations = 64;
 /// Each is a kernel of its own.
-constexpr std::int64_t kMostPieces = 64;
+constexpr std::int64_t kMostKernels = 64;
 
 /// A dimension of a reduction's operand, and how much of it goes at a time.
 struct Cut {
@@ -44,7 +43,7 @@ class LargeSums {
       const Extents space = edit_.dimensions(reduction.operands[0]);
       const std::optional<Cut> cut = find_cut(space, reduction.dimensions);
       if (!cut) continue;
-      const auto value = spread_value(entry(), reduction.operands[0], kMostOperations);
+      const auto value = spread_value(entry(), reduction.operands[0]);
       if (value) reduce_pieces(reduction, *value, space, *cut);
     }
     if (entry().instructions.size() > count) {
@@ -90,7 +89,7 @@ std::optional<Cut> LargeSums::find_cut(const Extents& space, const Extents& redu
   if (extent <= isa::kSublanes) return std::nullopt;
   sums[rows] = round_up(extent / 2, std::int64_t{isa::kSublanes});
   while (sums[rows] > isa::kSublanes && !have_room(sums)) sums[rows] -= isa::kSublanes;
-  if (ceil_divide(extent, sums[rows]) > kMostPieces) return std::nullopt;
+  if (ceil_divide(extent, sums[rows]) > kMostKernels) return std::nullopt;
   return Cut{kept[rows], sums[rows]};
 }
 

@@ -24,8 +24,6 @@ using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
 constexpr std::int64_t kLongestShort = 8;
-/// Terms that stand beside each other in one kernel.
-constexpr std::size_t kMostOperations = 64;
 /// At each index of the short dimension: of fewer the kernels are small anyway.
 constexpr std::int64_t kFewestAtIndex = 1 << 16;
 /// How much smaller arrays are that have the short dimension: slices of them cost little beside.
@@ -137,7 +135,7 @@ bool ShortDimensions::visit(const HloInstruction& reduction) {
   }
   const Extents space = edit_.dimensions(reduction.operands[0]);
   const std::optional<double> initial = splat_value(entry(), reduction.operands[1]);
-  const auto spread = spread_value(entry(), reduction.operands[0], kMostOperations);
+  const auto spread = spread_value(entry(), reduction.operands[0]);
   if (!initial || !spread) return false;
   const std::optional<std::int64_t> dimension =
       short_dimension(*spread, space, reduction.dimensions);

@@ -12,18 +12,17 @@ using hlo::InstructionId;
 
 namespace {
 
-bool gather(const hlo::Computation& computation, InstructionId id, std::size_t most,
-            SpreadValue& found) {
+bool gather(const hlo::Computation& computation, InstructionId id, SpreadValue& found) {
   if (contains(found.operations, id) || contains(found.leaves, id)) return true;
   const HloInstruction& value = computation.at(id);
   if (value.opcode == HloOpcode::kBroadcast || value.opcode == HloOpcode::kIota) {
     found.leaves.push_back(id);
     return true;
   }
-  if (!hlo::is_elementwise(value.opcode) || found.operations.size() > most) return false;
+  if (!hlo::is_elementwise(value.opcode) || found.operations.size() > kMostOperations) return false;
   for (const InstructionId operand : value.operands) {
     if (computation.at(operand).shape.dimensions != value.shape.dimensions ||
-        !gather(computation, operand, most, found)) {
+        !gather(computation, operand, found)) {
       return false;
     }
   }
@@ -33,10 +32,9 @@ bool gather(const hlo::Computation& computation, InstructionId id, std::size_t m
 
 }  // namespace
 
-std::optional<SpreadValue> spread_value(const hlo::Computation& computation, InstructionId id,
-                                        std::size_t most_operations) {
+std::optional<SpreadValue> spread_value(const hlo::Computation& computation, InstructionId id) {
   SpreadValue found;
-  if (!gather(computation, id, most_operations, found) || found.operations.empty()) {
+  if (!gather(computation, id, found) || found.operations.empty()) {
     return std::nullopt;
   }
   return found;

@@ -16,9 +16,10 @@ struct SpreadValue {
   std::vector<hlo::InstructionId> leaves;      ///< Broadcasts and iotas.
 };
 
-/// None where an array covers the space, or for more operations than these.
-std::optional<SpreadValue> spread_value(const hlo::Computation& computation, hlo::InstructionId id,
-                                        std::size_t most_operations);
+/// Operations that stand beside each other in one kernel, at most.
+constexpr std::size_t kMostOperations = 64;
+/// None where an array covers the space, or for more operations.
+std::optional<SpreadValue> spread_value(const hlo::Computation& computation, hlo::InstructionId id);
 
 /// The same of other leaves, over these extents.
 hlo::InstructionId make_again(
