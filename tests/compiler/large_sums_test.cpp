@@ -80,6 +80,18 @@ TEST(LargeSums, WhateverTheOrderAndTheReduction) {
             4U);
 }
 
+TEST(LargeSums, OneTermIsNoSum) {
+  EXPECT_EQ(reductions_of(R"(  x = f32[4000,1] parameter(0)
+  c = f32[1,20] parameter(1)
+  zero = f32[] constant(0)
+  u = f32[4000,1,20] broadcast(x), dimensions={0,1}
+  v = f32[4000,1,20] broadcast(c), dimensions={1,2}
+  q = f32[4000,1,20] multiply(u, v)
+  ROOT s = f32[4000,20] reduce(q, zero), dimensions={1}, to_apply=add
+)"),
+            1U);
+}
+
 TEST(LargeSums, WhatStandsInMemoryIsReadOnce) {
   EXPECT_EQ(reductions_of(R"(  x = f32[4000,12,20] parameter(0)
   zero = f32[] constant(0)

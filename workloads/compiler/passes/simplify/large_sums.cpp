@@ -70,16 +70,20 @@ bool LargeSums::have_room(const Extents& sums) const {
   return kCopiesOfSums * bytes <= kRoomForSums * double(target_.vmem_bytes);
 }
 
-/// None where the sums have room, or where one dimension alone is longer than a tile: kernels go
-/// through ranges of it.
+/// None where nothing is added up, where the sums have room, or where one dimension alone is longer
+/// than a tile: kernels go through ranges of it.
 std::optional<Cut> LargeSums::find_cut(const Extents& space, const Extents& reduced) const {
   Extents kept, sums;
+  std::int64_t terms = 1;
   for (std::size_t d = 0; d < space.size(); ++d) {
-    if (contains(reduced, static_cast<std::int64_t>(d))) continue;
+    if (contains(reduced, static_cast<std::int64_t>(d))) {
+      terms *= space[d];
+      continue;
+    }
     kept.push_back(static_cast<std::int64_t>(d));
     sums.push_back(space[d]);
   }
-  if (kept.size() < 2 || have_room(sums)) return std::nullopt;
+  if (terms < 2 || kept.size() < 2 || have_room(sums)) return std::nullopt;
   const auto longest = std::max_element(sums.begin(), sums.end());
   std::size_t rows = longest == sums.begin() ? 1 : 0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
