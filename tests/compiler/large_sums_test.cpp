@@ -92,6 +92,19 @@ TEST(LargeSums, OneTermIsNoSum) {
             1U);
 }
 
+/// Sums of one of nine planes have room.
+TEST(LargeSums, OthersMayStandOutside) {
+  EXPECT_EQ(reductions_of(R"(  x = f32[2,40,600] parameter(0)
+  c = f32[9,2] parameter(1)
+  zero = f32[] constant(0)
+  u = f32[9,2,40,600] broadcast(x), dimensions={1,2,3}
+  v = f32[9,2,40,600] broadcast(c), dimensions={0,1}
+  q = f32[9,2,40,600] multiply(u, v)
+  ROOT s = f32[9,40,600] reduce(q, zero), dimensions={1}, to_apply=add
+)"),
+            1U);
+}
+
 TEST(LargeSums, WhatStandsInMemoryIsReadOnce) {
   EXPECT_EQ(reductions_of(R"(  x = f32[4000,12,20] parameter(0)
   zero = f32[] constant(0)

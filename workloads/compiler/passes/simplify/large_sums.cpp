@@ -70,31 +70,27 @@ bool LargeSums::have_room(const Extents& sums) const {
   return kCopiesOfSums * bytes <= kRoomForSums * double(target_.vmem_bytes);
 }
 
-/// None where nothing is added up, where the sums have room, or where one dimension alone is longer
-/// than a tile: kernels go through ranges of it.
+/// None where nothing is added up, where the sums of the two longest dimensions have room (kernels
+/// go through the others outside of them), or where but one is longer than a tile: they go through
+/// ranges of it.
 std::optional<Cut> LargeSums::find_cut(const Extents& space, const Extents& reduced) const {
-  Extents kept, sums;
+  Extents kept;
   std::int64_t terms = 1;
   for (std::size_t d = 0; d < space.size(); ++d) {
-    if (contains(reduced, static_cast<std::int64_t>(d))) {
-      terms *= space[d];
-      continue;
-    }
-    kept.push_back(static_cast<std::int64_t>(d));
-    sums.push_back(space[d]);
+    const bool is_kept = !contains(reduced, static_cast<std::int64_t>(d));
+    if (is_kept) kept.push_back(static_cast<std::int64_t>(d));
+    if (!is_kept) terms *= space[d];
   }
-  if (terms < 2 || kept.size() < 2 || have_room(sums)) return std::nullopt;
-  const auto longest = std::max_element(sums.begin(), sums.end());
-  std::size_t rows = longest == sums.begin() ? 1 : 0;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (sums.begin() + static_cast<std::ptrdiff_t>(i) != longest && sums[i] > sums[rows]) rows = i;
-  }
-  const std::int64_t extent = sums[rows];
-  if (extent <= isa::kSublanes) return std::nullopt;
-  sums[rows] = round_up(extent / 2, std::int64_t{isa::kSublanes});
-  while (sums[rows] > isa::kSublanes && !have_room(sums)) sums[rows] -= isa::kSublanes;
-  if (ceil_divide(extent, sums[rows]) > kMostKernels) return std::nullopt;
-  return Cut{kept[rows], sums[rows]};
+  if (terms < 2 || kept.size() < 2) return std::nullopt;
+  const auto extent = [&](std::int64_t d) { return space[static_cast<std::size_t>(d)]; };
+  std::sort(kept.begin(), kept.end(),
+            [&](std::int64_t a, std::int64_t b) { return extent(a) > extent(b); });
+  const std::int64_t longest = extent(kept[0]), rows = extent(kept[1]);
+  if (have_room({longest, rows}) || rows <= isa::kSublanes) return std::nullopt;
+  std::int64_t piece = round_up(rows / 2, std::int64_t{isa::kSublanes});
+  while (piece > isa::kSublanes && !have_room({longest, piece})) piece -= isa::kSublanes;
+  if (ceil_divide(rows, piece) > kMostKernels) return std::nullopt;
+  return Cut{kept[1], piece};
 }
 
 /// A leaf over part of the space, which begins at an index of the dimension.
