@@ -112,6 +112,16 @@ TEST(LargeSums, WhatStandsInMemoryIsReadOnce) {
   ROOT s = f32[4000,20] reduce(q, zero), dimensions={1}, to_apply=add
 )"),
             1U);
+  // Places in a table of twelve.
+  EXPECT_EQ(reductions_of(R"(  x = f32[4000,20] parameter(0)
+  c = f32[12] parameter(1)
+  zero = f32[] constant(0)
+  u = f32[4000,12,20] broadcast(x), dimensions={0,2}
+  v = f32[4000,12,20] broadcast(c), dimensions={1}
+  q = f32[4000,12,20] multiply(u, v)
+  ROOT s = f32[4000,20] reduce(q, zero), dimensions={1}, to_apply=add
+)"),
+            1U);
 }
 
 /// 50,000 points and 16 centers of 10 numbers: uncut, the points went by one after the other, in

@@ -28,6 +28,7 @@ constexpr std::int64_t kMostKernels = 64;
 /// A dimension of a reduction's operand, and how much of it goes at a time.
 struct Cut {
   std::int64_t dimension = 0, piece = 0;
+  std::int64_t longest = 0;  ///< The longest dimension that is kept.
 };
 
 class LargeSums {
@@ -44,7 +45,7 @@ class LargeSums {
       const std::optional<Cut> cut = find_cut(space, reduction.dimensions);
       if (!cut) continue;
       const auto value = spread_value(entry(), reduction.operands[0]);
-      if (value) reduce_pieces(reduction, *value, space, *cut);
+      if (value && !covers_sums(*value, *cut)) reduce_pieces(reduction, *value, space, *cut);
     }
     if (entry().instructions.size() > count) {
       tidy(module_.computations[static_cast<std::size_t>(module_.entry)]);
@@ -55,6 +56,7 @@ class LargeSums {
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   bool have_room(const Extents& sums) const;
   std::optional<Cut> find_cut(const Extents& space, const Extents& reduced) const;
+  bool covers_sums(const SpreadValue& value, const Cut& cut) const;
   Id range_of(Id leaf, const Extents& space, std::int64_t dimension, std::int64_t first);
   void reduce_pieces(const HloInstruction& reduction, const SpreadValue& value,
                      const Extents& space, const Cut& cut);
@@ -90,7 +92,16 @@ std::optional<Cut> LargeSums::find_cut(const Extents& space, const Extents& redu
   std::int64_t piece = round_up(rows / 2, std::int64_t{isa::kSublanes});
   while (piece > isa::kSublanes && !have_room({longest, piece})) piece -= isa::kSublanes;
   if (ceil_divide(rows, piece) > kMostKernels) return std::nullopt;
-  return Cut{kept[1], piece};
+  return Cut{kept[1], piece, kept[0]};
+}
+
+/// Whether an array that is read is as large as the sums: to cut it takes what it takes to read it.
+bool LargeSums::covers_sums(const SpreadValue& value, const Cut& cut) const {
+  return std::any_of(value.leaves.begin(), value.leaves.end(), [&](Id leaf) {
+    const HloInstruction& given = entry().at(leaf);
+    return given.opcode == HloOpcode::kBroadcast && contains(given.dimensions, cut.dimension) &&
+           contains(given.dimensions, cut.longest);
+  });
 }
 
 /// A leaf over part of the space, which begins at an index of the dimension.

@@ -67,19 +67,21 @@ class ShortDimensions {
 std::optional<std::int64_t> ShortDimensions::short_dimension(const SpreadValue& spread,
                                                              const Extents& space,
                                                              const Extents& reduced) const {
+  std::int64_t elements = 1, terms = 1;
+  for (const std::int64_t each : space) elements *= each;
+  for (const std::int64_t d : reduced) terms *= space[static_cast<std::size_t>(d)];
   std::int64_t dimension = -1, extent = kLongestShort + 1;
   for (const bool is_reduced : {true, false}) {
     if (dimension >= 0) break;
     for (std::size_t d = 0; d < space.size(); ++d) {
       const auto candidate = static_cast<std::int64_t>(d);
       if (contains(reduced, candidate) != is_reduced || space[d] >= extent) continue;
-      // Rows of whole tiles are no padding.
-      if (!is_reduced && space[d] % isa::kSublanes == 0) continue;
+      // Many sums of few terms stand in whole tiles.
+      const bool fills_tiles = space[d] % isa::kSublanes == 0 && elements / terms > terms;
+      if (!is_reduced && fills_tiles) continue;
       dimension = candidate, extent = space[d];
     }
   }
-  std::int64_t elements = 1;
-  for (const std::int64_t each : space) elements *= each;
   if (extent < 2 || extent > kLongestShort || elements / extent < kFewestAtIndex) {
     return std::nullopt;
   }
