@@ -66,6 +66,11 @@ bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& comp
 bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& computation,
                             const hlo::HloInstruction& instruction, const Target& target);
 
+/// Cycles that the kernel of elementwise operations and sums takes whose arrays come block by
+/// block: what registers take beside the transfers. None where it has no kernel, or one of parts.
+std::optional<double> elementwise_cycles(const hlo::Module& module, const hlo::Computation& fused,
+                                         std::size_t operands, const Target& target);
+
 /// Slices, pads, concatenations and reversals, which move boxes of elements.
 bool is_box_move(hlo::HloOpcode opcode);
 

@@ -42,7 +42,7 @@ struct ArrayAccess {
   std::vector<MajorTerm> majors;
   std::vector<std::int64_t> shift;  ///< kShifted: by axis.
   int row = 0, lane = 0;            ///< Of a tile, where neither x nor y moves: an element.
-  bool wraps = false;               ///< kShifted: outside of the array is its other end.
+  std::vector<bool> wraps;          ///< kShifted: by axis, outside of the array is its other end.
 
   /// VMEM rows that a tile takes: 8, of packed bf16 4.
   std::int64_t tile_rows() const;

@@ -45,6 +45,27 @@ VReg TileMemory::load_tile(ElementType type, const VmemAddress& address) {
   return builder_.and_(builder_.shift_left(pairs, shift_), kHighHalf);
 }
 
+VReg TileMemory::load_rows(ElementType type, const VmemAddress& upper, const VmemAddress& lower,
+                           int above) {
+  constexpr int kRows = isa::kSublanes;
+  if (above == 0) return load_tile(type, upper);
+  const auto first = static_cast<std::uint8_t>(0xff >> above);  // Sublanes of the upper tile.
+  const auto second = static_cast<std::uint8_t>(0xff & ~first);
+  if (type != ElementType::kBf16) {
+    const VReg begin = builder_.load(upper.plus(above).mask(first));
+    return builder_.or_(begin, builder_.load(lower.plus(above - kRows).mask(second)));
+  }
+  // Of pairs of rows each sublane gets its own.
+  std::uint32_t pairs = 0;
+  for (int i = 0; i < kRows; ++i) {
+    pairs |= static_cast<std::uint32_t>((above + i) % kRows / 2) << 3 * i;
+  }
+  const VReg begin = builder_.load_shuffled(upper.mask(first), pairs);
+  const VReg both = builder_.or_(begin, builder_.load_shuffled(lower.mask(second), pairs));
+  const VReg shift = above % 2 == 0 ? shift_ : builder_.vector(Opcode::kVxorU32, shift_, 16);
+  return builder_.and_(builder_.shift_left(both, shift), kHighHalf);
+}
+
 void TileMemory::store_tile(ElementType type, const VmemAddress& address, VectorOperand value) {
   if (type != ElementType::kBf16) {
     builder_.store(address, value);
