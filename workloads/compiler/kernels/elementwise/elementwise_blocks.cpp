@@ -19,6 +19,8 @@ namespace {
 constexpr std::int64_t kReserveBytes = 256 << 10;
 /// In one piece of straight code whose sums along lanes are waited for together.
 constexpr int kMostRowsAtOnce = 16;
+/// Where registers are turned in their lanes: their way through the XLU takes as long as a dozen.
+constexpr int kTurnedTiles = 32;
 /// Of a row that all passes go through together: the lanes of longer ones wait for the memory.
 constexpr std::int64_t kMostLaneTilesTogether = 4;
 /// Registers of the largest array in a block: 1 MiB of f32.
@@ -205,8 +207,27 @@ void ElementwisePlanner::choose_spread_group() {
   }
 }
 
+/// Registers turned in their lanes serve the lane tiles on both sides: a group is wide. Their
+/// results wait in the XLU's queue, not in registers.
+void ElementwisePlanner::choose_wide_group(ElementwisePlan::Group& group, int most_tiles,
+                                           int sums) {
+  const int tiles = std::min(most_tiles, kTurnedTiles);
+  group.lanes = static_cast<int>(std::min<std::int64_t>(plan_.lane_tiles, tiles));
+  choose_rows(group, tiles / group.lanes);
+  const bool is_looped = group.lanes < plan_.lane_tiles;
+  if (is_looped && sums > 0) choose_rows(group, std::min(group.rows, std::max(1, 12 / sums)));
+}
+
+/// Whether what is read elsewhere stands in other lanes.
+bool ElementwisePlanner::turns_neighbors() const {
+  return std::any_of(plan_.inputs.begin(), plan_.inputs.end(), [](const auto& input) {
+    return input.is_in_neighborhood() && input.access.shift.back() % isa::kLanes != 0;
+  });
+}
+
 void ElementwisePlanner::choose_group(ElementwisePlan::Group& group, int most_tiles,
                                       bool crosses_lanes, int sums) {
+  if (turns_neighbors()) return choose_wide_group(group, most_tiles, sums);
   const std::size_t work = operations() + plan_.inputs.size();
   // Straight code of up to about 250 instructions.
   int tiles = work <= 4 ? 32 : work <= 8 ? 16 : work <= 32 ? 8 : work <= 64 ? 4 : 2;

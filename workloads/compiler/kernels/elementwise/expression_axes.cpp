@@ -244,7 +244,6 @@ bool ExpressionGraph::split_lanes() {
 
   std::vector<ExpressionNode> nodes = std::move(nodes_);
   nodes_.clear();
-  position_tests_.clear();
   std::vector<int> made;
   for (ExpressionNode& node : nodes) {
     for (int& operand : node.operands) operand = made[static_cast<std::size_t>(operand)];

@@ -276,6 +276,30 @@ int ExpressionGraph::add(ExpressionNode node) {
   return static_cast<int>(nodes_.size()) - 1;
 }
 
+/// An operation on the same values as another one is that one: a selection by position is asked for
+/// by pads, concatenations and what the program itself compares.
+int ExpressionGraph::add_once(ExpressionNode node) {
+  const auto is_same_selection = [&](int value) {
+    const ExpressionNode& other = nodes_[static_cast<std::size_t>(value)];
+    return other.opcode == HloOpcode::kSelect && other.operands[0] == node.operands[0];
+  };
+  if (node.opcode == HloOpcode::kSelect) {
+    for (std::size_t i = 1; i <= 2; ++i) {
+      int& chosen = node.operands[i];
+      if (is_same_selection(chosen)) chosen = nodes_[static_cast<std::size_t>(chosen)].operands[i];
+    }
+  }
+  for (const ExpressionNode& other : nodes_) {
+    if (other.opcode == node.opcode && other.shape.type == node.shape.type &&
+        other.operands == node.operands && other.axes == node.axes && other.axis == node.axis &&
+        other.direction == node.direction && other.bits == node.bits && other.shift == node.shift &&
+        other.row == node.row && other.attributes == node.attributes) {
+      return static_cast<int>(&other - nodes_.data());
+    }
+  }
+  return add(std::move(node));
+}
+
 std::vector<int> ExpressionGraph::unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
                                                     const std::vector<int>& axes) const {
   std::vector<int> result(from.dimensions.size(), kNoAxis);
@@ -538,7 +562,7 @@ int ExpressionGraph::visit_anew(hlo::InstructionId id, const std::vector<int>& a
         const bool scalar = fused_.at(operand).shape.rank() == 0;
         node.operands.push_back(visit(operand, scalar ? std::vector<int>{} : axes));
       }
-      result = add(std::move(node));
+      result = add_once(std::move(node));
       const bool is_position = instruction.opcode == HloOpcode::kIota;
       if (is_position && !away_.is_none()) result = position_away(result, instruction);
     }

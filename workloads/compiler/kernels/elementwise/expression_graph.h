@@ -171,6 +171,9 @@ class ExpressionGraph {
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
   int add(ExpressionNode node);
+  int add_once(ExpressionNode node);
+  int both(int a, int b);
+  int selected(int condition, int if_true, int if_false);
   bool joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer, int inner) const;
   bool stands_everywhere() const;
   bool has_parts_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
@@ -217,7 +220,6 @@ class ExpressionGraph {
                            std::vector<bool>>;
   Distance away_;
   std::map<Visit, int> known_;
-  std::map<std::tuple<int, hlo::ComparisonDirection, std::int64_t>, int> position_tests_;
 };
 
 /// Whether the value is known behind a pass over more than a register.

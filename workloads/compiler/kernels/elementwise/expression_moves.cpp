@@ -221,16 +221,23 @@ int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direct
 
 int ExpressionGraph::position_test(int axis, hlo::ComparisonDirection direction,
                                    std::int64_t bound) {
-  const auto known = position_tests_.find({axis, direction, bound});
-  if (known != position_tests_.end()) return known->second;
-  const int position = add_operation(HloOpcode::kIota, hlo::ElementType::kS32, {});
-  nodes_.back().axis = axis;
-  const int limit = add_operation(HloOpcode::kConstant, hlo::ElementType::kS32, {});
-  nodes_.back().bits = static_cast<std::uint32_t>(bound);
-  const int test = add_operation(HloOpcode::kCompare, hlo::ElementType::kPred, {position, limit});
-  nodes_.back().direction = direction;
-  position_tests_[{axis, direction, bound}] = test;
-  return test;
+  ExpressionNode position;
+  position.opcode = HloOpcode::kIota;
+  position.shape = space_shape_;
+  position.shape.type = hlo::ElementType::kS32;
+  position.axes = space_axes_;
+  position.axis = axis;
+  ExpressionNode limit;
+  limit.opcode = HloOpcode::kConstant;
+  limit.shape = hlo::array_shape(hlo::ElementType::kS32, {});
+  limit.bits = static_cast<std::uint32_t>(bound);
+  ExpressionNode test = position;
+  test.opcode = HloOpcode::kCompare;
+  test.shape.type = hlo::ElementType::kPred;
+  test.axis = kNoAxis;
+  test.direction = direction;
+  test.operands = {add_once(position), add_once(limit)};
+  return add_once(test);
 }
 
 /// The index along an axis of what is visited.
@@ -248,6 +255,25 @@ int ExpressionGraph::position_away(int iota, const hlo::HloInstruction& instruct
   if (!is_integer) std::memcpy(&bits, &number, sizeof(bits));
   nodes_.back().bits = bits;
   return add_operation(HloOpcode::kAdd, type, {iota, distance});
+}
+
+int ExpressionGraph::both(int a, int b) {
+  ExpressionNode node = nodes_[static_cast<std::size_t>(a)];
+  node.opcode = HloOpcode::kAnd;
+  node.direction = {};
+  node.operands = {a, b};
+  return add_once(std::move(node));
+}
+
+int ExpressionGraph::selected(int condition, int if_true, int if_false) {
+  ExpressionNode node;
+  node.opcode = HloOpcode::kSelect;
+  node.shape = space_shape_;
+  node.shape.type = nodes_[static_cast<std::size_t>(if_true)].shape.type;
+  node.axes = space_axes_;
+  node.operands = {condition, if_true, if_false};
+  node.name = kernel_name_;
+  return add_once(std::move(node));
 }
 
 /// The operand where it reaches, the padding value elsewhere.
@@ -271,8 +297,7 @@ int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector
   int inside = -1;
   const auto also = [&](int test) {
     if (test < 0) return;
-    inside =
-        inside < 0 ? test : add_operation(HloOpcode::kAnd, hlo::ElementType::kPred, {inside, test});
+    inside = inside < 0 ? test : both(inside, test);
   };
   for (std::size_t d = 0; d < pad.padding.size(); ++d) {
     const hlo::PaddingDimension& sides = pad.padding[d];
@@ -282,8 +307,7 @@ int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector
     }
     if (sides.high > 0) also(add_position_test(axes[d], hlo::ComparisonDirection::kLt, end));
   }
-  if (inside < 0) return value;
-  return add_operation(HloOpcode::kSelect, pad.shape.type, {inside, value, padding});
+  return inside < 0 ? value : selected(inside, value, padding);
 }
 
 /// How far an array is rolled along its one dimension that a concatenation cuts: two slices of it,
@@ -348,8 +372,7 @@ int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
     } else {
       const int is_before = add_position_test(axis, hlo::ComparisonDirection::kLt, begin);
       if (is_before >= 0) {
-        result =
-            add_operation(HloOpcode::kSelect, concatenate.shape.type, {is_before, result, value});
+        result = selected(is_before, result, value);
       }
     }
     begin += fused_.at(part).shape.dimensions[dimension];
