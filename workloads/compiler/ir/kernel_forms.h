@@ -103,6 +103,10 @@ bool is_kernel_sequence(const hlo::HloInstruction& instruction);
 /// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
 bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 
+/// Whether a kernel whose arrays come block by block can compute a slice, which may take every few
+/// elements of all dimensions but the lanes.
+bool takes_steps(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
+
 /// Whether a fused computation reads elements of its operands from elsewhere, so that its kernel is
 /// one whose arrays stand in VMEM: pads, slices and concatenations in it that neither move lanes of
 /// a tile nor are read or written in place.

@@ -281,7 +281,7 @@ std::int64_t ElementwisePlanner::streamed_bytes() const {
     if (output.kind == OutputKind::kStream) rows += plan_.stream_rows(output.shape);
   }
   for (const ElementwisePlan::Neighborhood& around : plan_.neighborhoods) {
-    rows += ceil_divide(around.unit_rows(), plan_.unit);
+    rows += ceil_divide(around.step * around.unit_rows(), plan_.unit);
   }
   return 2 * rows * 512;
 }
@@ -315,7 +315,7 @@ std::optional<Refusal> ElementwisePlanner::choose_block() {
     if (input.is_spread()) ++slots;
   }
   for (const ElementwisePlan::Neighborhood& around : plan_.neighborhoods) {
-    largest = std::max(largest, ceil_divide(around.unit_rows(), plan_.unit));
+    largest = std::max(largest, ceil_divide(around.step * around.unit_rows(), plan_.unit));
   }
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;

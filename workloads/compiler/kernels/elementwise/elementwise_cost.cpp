@@ -53,7 +53,9 @@ Moves moves_of(const ElementwisePlan& plan) {
     others.pop_back();
     // Both lane tiles of neighbours are made once.
     if (known.insert({input.neighborhood, others, 0}).second) {
-      moves.loads += (others.back() & (isa::kSublanes - 1)) == 0 ? 1 : 2;
+      const std::int64_t step = input.access.step_along(static_cast<int>(others.size()) - 1);
+      const std::int64_t above = others.back() & (isa::kSublanes - 1);
+      moves.loads += double((above + (isa::kSublanes - 1) * step) / isa::kSublanes + 1);
     }
     if (lanes != 0 && known.insert({input.neighborhood, others, lanes}).second) ++moves.turned;
   }

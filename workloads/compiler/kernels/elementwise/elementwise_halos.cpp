@@ -18,9 +18,9 @@ Index ElementwiseKernel::least(Index a, Index b) {
 /// What a block brings, as if the array went on at its ends. Where the last block is a smaller one
 /// a register may say its number.
 ElementwiseKernel::Units ElementwiseKernel::units_around(const Neighborhood& around, Index block) {
-  const std::int64_t whole = plan_.units_of_block();
+  const std::int64_t whole = plan_.units_of_block() * around.step;
   const std::int64_t blocks = ceil_divide(plan_.row_tiles, plan_.block);
-  const std::int64_t rest = row_tiles_of({{}, blocks - 1}) / plan_.unit;
+  const std::int64_t rest = row_tiles_of({{}, blocks - 1}) / plan_.unit * around.step;
   const Index first = multiply(builder_, block, whole);
   if (block.is_constant()) {
     const std::int64_t count = block.offset == blocks - 1 ? rest : whole;
@@ -55,6 +55,20 @@ ScalarOperand ElementwiseKernel::granules_around(const Neighborhood& around, Ind
   return builder_.select(builder_.equal(to_operand(builder_, block), 0), counted({}), others);
 }
 
+/// One range, or a unit of each few.
+BoxDma& ElementwiseKernel::around_dma(const Neighborhood& around) {
+  const auto unit = static_cast<std::uint32_t>(around.unit_granules());
+  const auto count =
+      static_cast<std::uint32_t>(plan_.units_of_block() * around.step + around.halo());
+  StridedBox box{count * unit, 1};
+  if (around.pitch > 1) box = {unit, count, static_cast<std::uint32_t>(around.pitch) * unit};
+  const bool is_one = box.is_contiguous();
+  const StreamDma key{true, is_one ? 0 : box.run, is_one ? 0 : box.hbm_stride, box.vmem_stride};
+  const auto [found, is_new] = stream_dmas_.try_emplace(key);
+  if (is_new) found->second = BoxDma(builder_, true, box);
+  return found->second;
+}
+
 /// Loads what there is of the units, of an array that is `moved` units further on; the first one
 /// of a buffer is unit `to`.
 void ElementwiseKernel::load_units(const Neighborhood& around, const Units& units,
@@ -69,15 +83,19 @@ void ElementwiseKernel::load_units(const Neighborhood& around, const Units& unit
   Index place{builder_.sub(to_operand(builder_, begin), to_operand(builder_, to)), 0};
   if (begin.is_constant() && to.is_constant()) place = {{}, begin.offset - to.offset};
   // Of an array that ends before, or begins behind, what comes is not read.
-  if (!around.wraps) place = within(place, 0, plan_.units_of_block() + around.halo() - 1);
+  if (!around.wraps) {
+    place = within(place, 0, plan_.units_of_block() * around.step + around.halo() - 1);
+  }
   const Index rows = add(builder_, multiply(builder_, place, around.unit_rows()),
                          multiply(builder_, parity, buffer_rows_of(around)));
-  const Index offset = multiply(builder_, begin.plus(moved), around.unit_granules());
+  const Index offset = multiply(builder_, begin.plus(moved), around.pitch * around.unit_granules())
+                           .plus(around.phase * around.unit_granules());
   const SReg from = builder_.add(operand_address(around.operand), to_operand(builder_, offset));
   const auto start = [&] {
-    builder_.dma_in(from, at(around.region, rows.plus(isa::kSublanes)),
-                    to_operand(builder_, multiply(builder_, count, around.unit_granules())),
-                    to_operand(builder_, parity.plus(load_flag_)));
+    around_dma(around).start(
+        from, at(around.region, rows.plus(isa::kSublanes)),
+        to_operand(builder_, parity.plus(load_flag_)),
+        to_operand(builder_, multiply(builder_, count, around.unit_granules())));
   };
   if (count.is_constant()) return start();
   builder_.guarded(builder_.less(0, to_operand(builder_, count)), start);
@@ -86,7 +104,8 @@ void ElementwiseKernel::load_units(const Neighborhood& around, const Units& unit
 void ElementwiseKernel::start_loads_around(const Neighborhood& around, Index block, Index parity) {
   const Units units = units_around(around, block);
   // The unit that the buffer begins with.
-  const Index to = multiply(builder_, block, plan_.units_of_block()).plus(around.first);
+  const Index to =
+      multiply(builder_, block, plan_.units_of_block() * around.step).plus(around.first);
   const Index end{{}, around.units};
   if (!around.wraps) {
     Units some{within(units.begin, 0, around.units - 1), least(units.end, end)};
@@ -128,7 +147,7 @@ void ElementwiseKernel::keep_halos(Index block, Index parity) {
                                           : Index{builder_.sub(1, to_operand(builder_, parity)), 0};
   for (const Neighborhood& around : plan_.neighborhoods) {
     const std::int64_t rows = around.halo() * around.unit_rows();
-    const std::int64_t own = plan_.units_of_block() * around.unit_rows();
+    const std::int64_t own = plan_.units_of_block() * around.step * around.unit_rows();
     const Index from = multiply(builder_, parity, buffer_rows_of(around)).plus(own);
     const Index to = multiply(builder_, other, buffer_rows_of(around));
     builder_.new_block();

@@ -100,7 +100,7 @@ class ElementwiseKernel {
   };
   /// VMEM rows of a buffer.
   std::int64_t buffer_rows_of(const Neighborhood& around) const {
-    return (plan_.units_of_block() + around.halo()) * around.unit_rows();
+    return (plan_.units_of_block() * around.step + around.halo()) * around.unit_rows();
   }
   Index least(Index a, Index b);
   Units units_around(const Neighborhood& around, Index block);
@@ -108,6 +108,7 @@ class ElementwiseKernel {
   void start_loads_around(const Neighborhood& around, Index block, Index parity);
   void load_units(const Neighborhood& around, const Units& units, std::int64_t moved, Index to,
                   Index parity);
+  BoxDma& around_dma(const Neighborhood& around);
   void move_rows(VmemRegion region, Index from, Index to, std::int64_t registers,
                  std::uint8_t sublanes);
   void keep_halos(Index block, Index parity);

@@ -45,25 +45,35 @@ VReg TileMemory::load_tile(ElementType type, const VmemAddress& address) {
   return builder_.and_(builder_.shift_left(pairs, shift_), kHighHalf);
 }
 
-VReg TileMemory::load_rows(ElementType type, const VmemAddress& upper, const VmemAddress& lower,
-                           int above) {
+VReg TileMemory::load_rows(ElementType type, const std::vector<VmemAddress>& tiles, int above,
+                           int step) {
   constexpr int kRows = isa::kSublanes;
-  if (above == 0) return load_tile(type, upper);
-  const auto first = static_cast<std::uint8_t>(0xff >> above);  // Sublanes of the upper tile.
-  const auto second = static_cast<std::uint8_t>(0xff & ~first);
-  if (type != ElementType::kBf16) {
-    const VReg begin = builder_.load(upper.plus(above).mask(first));
-    return builder_.or_(begin, builder_.load(lower.plus(above - kRows).mask(second)));
+  if (above == 0 && step == 1) return load_tile(type, tiles[0]);
+  const bool is_packed = type == ElementType::kBf16;
+  VReg rows;
+  for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
+    // Sublanes whose rows stand in this tile; of pairs of rows each gets its own.
+    const int first = static_cast<int>(tile) * kRows;
+    std::uint32_t sublanes = 0, pairs = 0;
+    for (int i = 0; i < kRows; ++i) {
+      const int row = above + step * i - first;
+      if (row < 0 || row >= kRows) continue;
+      sublanes |= 1U << i;
+      pairs |= static_cast<std::uint32_t>(row / 2) << 3 * i;
+    }
+    if (sublanes == 0) continue;
+    const auto mask = static_cast<std::uint8_t>(sublanes);
+    const VReg some = is_packed
+                          ? builder_.load_shuffled(tiles[tile].mask(mask), pairs)
+                          : builder_.load(tiles[tile].plus(above - first).stride(step).mask(mask));
+    rows = rows ? builder_.or_(rows, some) : some;
   }
-  // Of pairs of rows each sublane gets its own.
-  std::uint32_t pairs = 0;
-  for (int i = 0; i < kRows; ++i) {
-    pairs |= static_cast<std::uint32_t>((above + i) % kRows / 2) << 3 * i;
+  if (!is_packed) return rows;
+  if (step % 2 == 0) {
+    return above % 2 == 0 ? builder_.shift_left(rows, 16) : builder_.and_(rows, kHighHalf);
   }
-  const VReg begin = builder_.load_shuffled(upper.mask(first), pairs);
-  const VReg both = builder_.or_(begin, builder_.load_shuffled(lower.mask(second), pairs));
   const VReg shift = above % 2 == 0 ? shift_ : builder_.vector(Opcode::kVxorU32, shift_, 16);
-  return builder_.and_(builder_.shift_left(both, shift), kHighHalf);
+  return builder_.and_(builder_.shift_left(rows, shift), kHighHalf);
 }
 
 void TileMemory::store_tile(ElementType type, const VmemAddress& address, VectorOperand value) {

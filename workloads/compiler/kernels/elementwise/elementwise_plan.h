@@ -40,13 +40,17 @@ constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 struct ElementwisePlan {
   /// An operand that is read around the places of a block. It is a sequence of units, each of
   /// which stands for so many row tiles of the space; a block at units u to u + k reads those from
-  /// u + first to u + k + last.
+  /// s u + first to s (u + k) + last, where those of neighbouring units stand s apart.
   struct Neighborhood {
     int operand = 0;
     hlo::Shape shape;
-    std::int64_t units = 1;  ///< Of the array.
-    std::int64_t tiles = 1;  ///< Of a unit.
+    std::vector<std::int64_t> steps;  ///< By axis; none: 1.
+    std::int64_t units = 1;           ///< Of the array.
+    std::int64_t tiles = 1;           ///< Of a unit.
     std::int64_t first = 0, last = 0;
+    std::int64_t step = 1;
+    /// Units of the array of which one is read, and the first that is: others stay in HBM.
+    std::int64_t pitch = 1, phase = 0;
     bool wraps = false;  ///< In front of the first unit is the last one.
     VmemRegion region;   ///< Two buffers, and a tile on each side of them.
 
@@ -71,8 +75,9 @@ struct ElementwisePlan {
     /// (where it depends on them) at each index of `kept_majors`.
     bool kept = false;
     std::vector<int> kept_majors;
-    int neighborhood = -1;  ///< That it is read from; -1: none.
-    VmemRegion region;      ///< Buffers of a stream, or the whole array.
+    int neighborhood = -1;        ///< That it is read from; -1: none.
+    std::int64_t units_away = 0;  ///< Where its first row tile stands there.
+    VmemRegion region;            ///< Buffers of a stream, or the whole array.
     VmemRegion slots;  ///< Columns: a register per row tile of the block, of all that is kept, or
                        ///< one.
 

@@ -111,6 +111,7 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
     if (!node.shift.empty()) {
       input.access = shifted_access(shape, node.shift);
       input.access.wraps = node.wraps;
+      input.access.step = node.step;
       if (limits_.whole_arrays) {
         plan_.inputs.push_back(std::move(input));
       } else if (const auto refusal = read_around(node, std::move(input))) {

@@ -83,6 +83,10 @@ class ElementwisePlanner {
   std::optional<Refusal> read_around(const ExpressionNode& node, ElementwisePlan::Input input);
   void read_centers_around();
   bool may_divide(int axis) const;
+  void leave_out_units(ElementwisePlan::Neighborhood& around,
+                       const std::vector<ElementwisePlan::Input*>& inputs) const;
+  void find_reach(ElementwisePlan::Neighborhood& around,
+                  const std::vector<ElementwisePlan::Input*>& inputs) const;
   std::optional<Refusal> choose_units();
   std::int64_t halo_bytes() const;
   bool has_sliced_results(int reduction) const;

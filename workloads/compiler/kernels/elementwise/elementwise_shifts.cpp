@@ -79,28 +79,28 @@ Index ElementwiseKernel::shifted_tile(const Input& input, const Place& place, st
   const ArrayAccess& access = input.access;
   const std::vector<std::int64_t> extents = physical_extents(access.shape);
   const int rows = space_.row_axis();
+  const auto index_along = [&](int axis, std::int64_t shift) {
+    return product(digit(place, axis), access.step_along(axis)).plus(shift);
+  };
   const auto shift_along = [&](int axis) { return access.shift[static_cast<std::size_t>(axis)]; };
-  const std::int64_t row_shift = (shift_along(rows) - (shift_along(rows) & 7)) / 8 + down;
   Index tile;
+  int first_inner = 0;
   if (input.is_in_neighborhood()) {
-    const ElementwisePlan::Neighborhood& around =
-        plan_.neighborhoods[static_cast<std::size_t>(input.neighborhood)];
-    std::int64_t units = -around.first;
-    for (int axis = 0; axis <= plan_.unit_axis; ++axis) {
-      units += (axis == rows ? row_shift : shift_along(axis)) * plan_.units_along(axis);
-    }
-    tile = product(unit_in_block(place).plus(units), around.tiles);
+    first_inner = plan_.unit_axis + 1;
+    const Neighborhood& around = plan_.neighborhoods[static_cast<std::size_t>(input.neighborhood)];
+    const std::int64_t units = input.units_away - around.first + (first_inner > rows ? down : 0);
+    tile = product(unit_in_block(place), around.step * around.tiles).plus(units * around.tiles);
   }
-  const int first_inner = input.is_in_neighborhood() ? plan_.unit_axis + 1 : 0;
   for (const ArrayAccess::MajorTerm& term : access.majors) {
     if (term.axis < first_inner) continue;
     const Index index =
-        index_inside(access, term.axis, digit(place, term.axis).plus(shift_along(term.axis)),
+        index_inside(access, term.axis, index_along(term.axis, shift_along(term.axis)),
                      extents[static_cast<std::size_t>(term.axis)]);
     tile = add(builder_, tile, product(index, term.tiles));
   }
   if (rows >= first_inner) {
-    const Index y = index_inside(access, rows, digit(place, rows).plus(row_shift), access.y_tiles);
+    const std::int64_t shift = shift_along(rows) - (shift_along(rows) & 7);
+    const Index y = index_inside(access, rows, index_along(rows, shift / 8 + down), access.y_tiles);
     tile = add(builder_, tile, product(y, access.x_tiles));
   }
   return product(add(builder_, tile, lane_tile), access.tile_rows());
@@ -145,18 +145,24 @@ void ElementwiseKernel::begin_neighborhoods(Index parity) {
 VReg ElementwiseKernel::shifted_rows(const Input& input, const Place& place, Index lane_tile,
                                      int turned) {
   const ArrayAccess& access = input.access;
-  const Index upper = shifted_tile(input, place, 0, lane_tile);
-  const int above = static_cast<int>(access.shift[static_cast<std::size_t>(space_.row_axis())] & 7);
-  const Index lower = above == 0 ? upper : shifted_tile(input, place, 1, lane_tile);
+  const int rows = space_.row_axis();
+  const int above = static_cast<int>(access.shift[static_cast<std::size_t>(rows)] & 7);
+  const int step = static_cast<int>(access.step_along(rows));
+  std::vector<Index> tiles;
+  for (int down = 0; 8 * down <= above + 7 * step; ++down) {
+    tiles.push_back(shifted_tile(input, place, down, lane_tile));
+  }
   forget_shifts();
   const int array = input.is_in_neighborhood() ? ~input.neighborhood : input.node;
   const auto rows_turned = [&](int by) -> VReg& {
+    const Index &upper = tiles.front(), &lower = tiles.back();
     return rows_[{array, above, by, upper.reg.id, upper.offset, lower.reg.id, lower.offset}];
   };
   VReg& known = rows_turned(0);
   if (!known) {
-    known = memory_->load_rows(access.shape.type, shifted_address(input, upper),
-                               shifted_address(input, lower), above);
+    std::vector<VmemAddress> addresses;
+    for (const Index& tile : tiles) addresses.push_back(shifted_address(input, tile));
+    known = memory_->load_rows(access.shape.type, addresses, above, step);
   }
   if (turned == 0) return known;
   const VReg straight = known;

@@ -92,6 +92,7 @@ void ElementwiseKernel::make_dmas() {
   for (const Input& input : plan_.inputs) {
     if (input.is_stream()) prepare(true, input.part, input.access.shape);
   }
+  for (const Neighborhood& around : plan_.neighborhoods) around_dma(around);
   for (const Output& output : plan_.outputs) {
     if (output.kind == OutputKind::kStream) prepare(false, output.part, output.shape);
   }

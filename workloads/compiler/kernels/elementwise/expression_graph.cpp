@@ -485,7 +485,7 @@ int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>&
 
 int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) {
   const Distance outer = std::exchange(away_, away_.along(axes));
-  const Visit key{id, axes, away_.by, away_.wraps};
+  const Visit key{id, axes, away_.by, away_.step, away_.wraps};
   const auto found = known_.find(key);
   const int value = found != known_.end() ? found->second : visit_anew(id, axes);
   known_[key] = value;

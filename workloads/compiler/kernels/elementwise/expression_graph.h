@@ -58,6 +58,8 @@ struct ExpressionNode {
   /// element stands that is its value; where that is outside of the operand, nobody needs the
   /// value. Empty: it stands at the point.
   std::vector<std::int64_t> shift;
+  /// kParameter with a shift: by axis, how far apart the elements of neighbouring points stand.
+  std::vector<std::int64_t> step;
   /// kParameter with a shift: by axis, what is outside of the operand stands at its other end.
   std::vector<bool> wraps;
   /// kParameter: a row tile of an array of which kSlice of it, in a linear space, is the vector
@@ -156,7 +158,8 @@ class ExpressionGraph {
   bool has_other_tiles(const hlo::Shape& shape, const std::vector<int>& axes) const;
   int visit_anew(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_away(hlo::InstructionId id, const std::vector<std::int64_t>& starts,
-                 const std::vector<int>& axes, const hlo::HloInstruction& by);
+                 const std::vector<std::int64_t>& steps, const std::vector<int>& axes,
+                 const hlo::HloInstruction& by);
   int visit_rolled(const hlo::HloInstruction& concatenate, std::int64_t by,
                    const std::vector<int>& axes);
   int shifted_parameter(hlo::InstructionId id, const hlo::Shape& shape,
@@ -204,11 +207,22 @@ class ExpressionGraph {
   std::vector<hlo::Shape> root_shapes_;
   std::vector<ArrayPart> root_parts_;
   std::vector<std::size_t> root_results_;
-  /// How far from each point the elements stand that are visited, by axis; and along which axes
-  /// those outside of an array stand at its other end.
+  /// Where the elements stand that are visited: by axis, how far apart those of neighbouring points
+  /// do, and how far away that of point 0; and along which axes those outside of an array stand at
+  /// its other end.
   struct Distance {
-    std::vector<std::int64_t> by;
+    std::vector<std::int64_t> by, step;
     std::vector<bool> wraps;
+
+    /// For distances of so many axes.
+    void resize(int rank) {
+      by.resize(static_cast<std::size_t>(rank));
+      step.resize(by.size(), 1);
+      wraps.resize(by.size());
+    }
+    std::int64_t step_along(int axis) const {
+      return step.empty() ? 1 : step[static_cast<std::size_t>(axis)];
+    }
 
     bool is_none() const { return by.empty(); }
     bool wraps_along(int axis) const {
@@ -217,7 +231,7 @@ class ExpressionGraph {
     Distance along(const std::vector<int>& kept) const;
   };
   using Visit = std::tuple<hlo::InstructionId, std::vector<int>, std::vector<std::int64_t>,
-                           std::vector<bool>>;
+                           std::vector<std::int64_t>, std::vector<bool>>;
   Distance away_;
   std::map<Visit, int> known_;
 };

@@ -16,6 +16,9 @@ using hlo::HloOpcode;
 
 namespace {
 
+/// Of slices along rows: each takes one load for each tile that the rows of a register stand in.
+constexpr std::int64_t kMostSteps = 8;
+
 /// Whether registers of an array can be loaded that begin so many elements further on: of vectors
 /// whole rows of lanes.
 bool loads_shifted(const hlo::Shape& shape, std::int64_t shift) {
@@ -62,6 +65,19 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
   }
 }
 
+bool takes_steps(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {
+  if (instruction.opcode != HloOpcode::kSlice || instruction.shape.rank() < 2) return false;
+  const hlo::Shape& array = computation.at(instruction.operands[0]).shape;
+  if (!(array.layout == instruction.shape.layout) || array.type != instruction.shape.type) {
+    return false;
+  }
+  const std::vector<std::int64_t>& steps = instruction.slice->strides;
+  const auto lanes = static_cast<std::size_t>(array.layout.minor_to_major[0]);
+  return loads_shifted(array, 0) && steps[lanes] == 1 &&
+         std::all_of(steps.begin(), steps.end(),
+                     [](std::int64_t step) { return step >= 1 && step <= kMostSteps; });
+}
+
 bool needs_whole_arrays(const hlo::Computation& fused) {
   const auto is_read_as_vector = [&](hlo::InstructionId slice) {
     return std::any_of(
@@ -90,27 +106,32 @@ ExpressionGraph::Distance ExpressionGraph::Distance::along(const std::vector<int
   Distance some;
   for (std::size_t axis = 0; axis < by.size(); ++axis) {
     const bool is_kept = std::find(kept.begin(), kept.end(), static_cast<int>(axis)) != kept.end();
-    if (!is_kept || (by[axis] == 0 && !wraps[axis])) continue;
-    some.by.resize(by.size());
-    some.wraps.resize(by.size());
+    if (!is_kept || (by[axis] == 0 && step[axis] == 1 && !wraps[axis])) continue;
+    some.resize(static_cast<int>(by.size()));
     some.by[axis] = by[axis];
+    some.step[axis] = step[axis];
     some.wraps[axis] = wraps[axis];
   }
   return some;
 }
 
-/// The value whose elements stand so much further on along each dimension of `at`.
+/// The value whose elements stand so much further on along each dimension, and so far apart.
 int ExpressionGraph::visit_away(hlo::InstructionId id, const std::vector<std::int64_t>& starts,
+                                const std::vector<std::int64_t>& steps,
                                 const std::vector<int>& axes, const hlo::HloInstruction& by) {
   const Distance before = away_;
-  away_.by.resize(static_cast<std::size_t>(space_.rank()));
-  away_.wraps.resize(away_.by.size());
+  away_.resize(space_.rank());
   for (std::size_t d = 0; d < starts.size(); ++d) {
-    if (starts[d] == 0) continue;
+    const std::int64_t step = steps.empty() ? 1 : steps[d];
+    if (starts[d] == 0 && step == 1) continue;
     if (axes[d] == kNoAxis) refuse(by, "elements move along axes of the kernel alone");
     const auto axis = static_cast<std::size_t>(axes[d]);
     if (away_.wraps[axis]) refuse(by, "a part of what is rolled is another kernel");
-    away_.by[axis] += starts[d];
+    if (step != 1 && (space_.linear || axes[d] == space_.lane_axis() || step > kMostSteps)) {
+      refuse(by, "elements of lanes move in no steps");
+    }
+    away_.by[axis] = step * away_.by[axis] + starts[d];
+    away_.step[axis] *= step;
   }
   const int value = visit(id, axes);
   away_ = before;
@@ -128,16 +149,13 @@ int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::ve
     const auto lanes = static_cast<std::size_t>(slice.shape.layout.minor_to_major[0]);
     return moved_in_lanes(operand.id, slice.slice->starts[lanes], axes);
   }
-  for (const std::int64_t step : slice.slice->strides) {
-    if (step != 1) refuse(slice, "inside a fusion slices have no steps");
-  }
   for (std::size_t d = 0; d < axes.size(); ++d) {
     const bool wraps = axes[d] != kNoAxis && away_.wraps_along(axes[d]);
     if (wraps && slice.shape.dimensions[d] != operand.shape.dimensions[d]) {
       refuse(slice, "a rolled part is another kernel");
     }
   }
-  return visit_away(operand.id, slice.slice->starts, axes, slice);
+  return visit_away(operand.id, slice.slice->starts, slice.slice->strides, axes, slice);
 }
 
 /// Whether a pad, concatenation or slice of the array moves its elements in other ways than its
@@ -179,10 +197,11 @@ int ExpressionGraph::shifted_parameter(hlo::InstructionId id, const hlo::Shape& 
   node.parameter = array.parameter_number;
   node.name = array.name;
   node.shift = shift;
+  node.step = away_.step;
   node.wraps = away_.wraps;
   for (const ExpressionNode& other : nodes_) {
     if (other.opcode == HloOpcode::kParameter && other.parameter == node.parameter &&
-        other.shift == node.shift && other.wraps == node.wraps &&
+        other.shift == node.shift && other.wraps == node.wraps && other.step == node.step &&
         other.shape.dimensions == node.shape.dimensions) {
       return static_cast<int>(&other - nodes_.data());
     }
@@ -214,7 +233,12 @@ int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t sta
 int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direction,
                                        std::int64_t bound) {
   const bool is_least = direction == hlo::ComparisonDirection::kGe;
-  bound -= away_.is_none() ? 0 : away_.by[static_cast<std::size_t>(axis)];
+  if (!away_.is_none()) {
+    // At or above the quotient, rounded up.
+    const std::int64_t step = away_.step_along(axis);
+    const std::int64_t rest = bound - away_.by[static_cast<std::size_t>(axis)];
+    bound = rest > 0 ? (rest + step - 1) / step : -(-rest / step);
+  }
   if (is_least ? bound <= 0 : bound >= space_.extent(axis)) return -1;
   return position_test(axis, direction, bound);
 }
@@ -249,12 +273,17 @@ int ExpressionGraph::position_away(int iota, const hlo::HloInstruction& instruct
   if (away_.wraps_along(node.axis) || (!is_integer && type != hlo::ElementType::kF32)) {
     refuse(instruction, "expected numbers of places where they stand");
   }
-  const int distance = add_operation(HloOpcode::kConstant, type, {});
-  const auto number = static_cast<float>(by);
-  std::uint32_t bits = static_cast<std::uint32_t>(by);
-  if (!is_integer) std::memcpy(&bits, &number, sizeof(bits));
-  nodes_.back().bits = bits;
-  return add_operation(HloOpcode::kAdd, type, {iota, distance});
+  const auto constant = [&](std::int64_t number) {
+    const int made = add_operation(HloOpcode::kConstant, type, {});
+    const auto floating = static_cast<float>(number);
+    std::uint32_t bits = static_cast<std::uint32_t>(number);
+    if (!is_integer) std::memcpy(&bits, &floating, sizeof(bits));
+    nodes_.back().bits = bits;
+    return made;
+  };
+  const std::int64_t step = away_.step_along(node.axis);
+  if (step != 1) iota = add_operation(HloOpcode::kMultiply, type, {iota, constant(step)});
+  return add_operation(HloOpcode::kAdd, type, {iota, constant(by)});
 }
 
 int ExpressionGraph::both(int a, int b) {
@@ -292,7 +321,7 @@ int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector
   const int value =
       turns ? moved_in_lanes(pad.operands[0],
                              std::accumulate(starts.begin(), starts.end(), std::int64_t{0}), axes)
-            : visit_away(pad.operands[0], starts, axes, pad);
+            : visit_away(pad.operands[0], starts, {}, axes, pad);
   const int padding = visit(pad.operands[1], {});
   int inside = -1;
   const auto also = [&](int test) {
@@ -340,8 +369,7 @@ int ExpressionGraph::visit_rolled(const hlo::HloInstruction& concatenate, std::i
   const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
   const auto axis = static_cast<std::size_t>(axes[dimension]);
   const Distance before = away_;
-  away_.by.resize(static_cast<std::size_t>(space_.rank()));
-  away_.wraps.resize(away_.by.size());
+  away_.resize(space_.rank());
   away_.by[axis] = (away_.by[axis] + by) % space_.extent(axes[dimension]);
   away_.wraps[axis] = true;
   const int value = visit(fused_.at(concatenate.operands[0]).operands[0], axes);
@@ -365,8 +393,8 @@ int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
   std::vector<std::int64_t> starts(axes.size(), 0);
   for (hlo::InstructionId part : concatenate.operands) {
     starts[dimension] = -begin;
-    const int value =
-        turns ? moved_in_lanes(part, -begin, axes) : visit_away(part, starts, axes, concatenate);
+    const int value = turns ? moved_in_lanes(part, -begin, axes)
+                            : visit_away(part, starts, {}, axes, concatenate);
     if (result < 0) {
       result = value;
     } else {

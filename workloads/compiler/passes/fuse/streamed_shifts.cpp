@@ -16,6 +16,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
 #include "workloads/compiler/passes/fuse/member_body.h"
+#include "workloads/compiler/passes/fuse/slices_in_place.h"
 
 namespace tpu::compiler {
 
@@ -62,6 +63,7 @@ class StreamReader {
   std::set<InstructionId> readers_of(InstructionId made) const;
   std::optional<MemberBody> with(const MemberBody& reader, InstructionId made) const;
   bool take_in(InstructionId made);
+  void make_steps(InstructionId id, Kernel& kernel) const;
 
   hlo::Module& module_;
   Computation& entry_;
@@ -103,7 +105,7 @@ std::optional<StreamReader::Kernel> StreamReader::kernel_of(
     return kernel;
   }
   const HloInstruction move = as_slice(instruction);
-  if (!moves_by_shifts(entry_, move)) return std::nullopt;
+  if (!moves_by_shifts(entry_, move) && !takes_steps(entry_, move)) return std::nullopt;
   kernel.body = body_with_slices(move);
   if (!is_named_part(instruction)) {
     kernel.cycles = kKernelCycles + 2 * double(granules(instruction.shape)) *
@@ -201,10 +203,21 @@ bool StreamReader::take_in(InstructionId made) {
   return true;
 }
 
+/// A slice with steps that stays by itself is an elementwise kernel, too, where that is faster than
+/// one that moves boxes.
+void StreamReader::make_steps(InstructionId id, Kernel& kernel) const {
+  const HloInstruction& slice = entry_.at(id);
+  if (kernel.is_changed || !takes_steps(entry_, slice) || moves_by_shifts(entry_, slice)) return;
+  if (may_read_in_place(entry_, id) || !is_large(kernel.body)) return;
+  const std::optional<double> cycles = cycles_of(kernel.body);
+  kernel.is_changed = cycles.has_value();
+}
+
 void StreamReader::run() {
   const bool moves = std::any_of(
       entry_.instructions.begin(), entry_.instructions.end(), [&](const HloInstruction& each) {
-        return moves_by_shifts(entry_, each) && granules(each.shape) > kMostMemberGranules / 4;
+        return (moves_by_shifts(entry_, each) || takes_steps(entry_, each)) &&
+               granules(each.shape) > kMostMemberGranules / 4;
       });
   if (!moves) return;
   for (const HloInstruction& each : entry_.instructions) {
@@ -217,6 +230,7 @@ void StreamReader::run() {
       if (take_in(each.id)) is_stable = false;
     }
   }
+  for (auto& [id, kernel] : kernels_) make_steps(id, kernel);
   std::vector<Computation> made;
   for (auto& [id, kernel] : kernels_) {
     if (!kernel.is_changed || taken_.count(id) != 0) continue;
