@@ -62,7 +62,9 @@ class StreamReader {
   bool is_needed(InstructionId value) const;
   std::set<InstructionId> readers_of(InstructionId made) const;
   std::optional<MemberBody> with(const MemberBody& reader, InstructionId made) const;
-  bool take_in(InstructionId made);
+  void leave_unread();
+  bool take_in(const std::vector<InstructionId>& group);
+  std::vector<std::vector<InstructionId>> moves_by_array() const;
   void make_steps(InstructionId id, Kernel& kernel) const;
 
   hlo::Module& module_;
@@ -108,8 +110,11 @@ std::optional<StreamReader::Kernel> StreamReader::kernel_of(
   if (!moves_by_shifts(entry_, move) && !takes_steps(entry_, move)) return std::nullopt;
   kernel.body = body_with_slices(move);
   if (!is_named_part(instruction)) {
-    kernel.cycles = kKernelCycles + 2 * double(granules(instruction.shape)) *
-                                        isa::kHbmGranuleBytes /
+    // Slices with steps read what they leave out.
+    const std::uint64_t made = granules(instruction.shape);
+    const std::uint64_t read =
+        moves_by_shifts(entry_, move) ? made : granules(entry_.at(move.operands[0]).shape);
+    kernel.cycles = kKernelCycles + double(made + read) * isa::kHbmGranuleBytes /
                                         (target_.hbm_bytes_per_cycle * kMixedTrafficRate);
   }
   return kernel;
@@ -181,15 +186,23 @@ bool computes(const MemberBody& body) {
                      [](const HloInstruction& each) { return hlo::is_elementwise(each.opcode); });
 }
 
-/// Whether what reads a value has it in its own kernel from now on.
-bool StreamReader::take_in(InstructionId made) {
-  const std::set<InstructionId> readers = readers_of(made);
-  if (readers.empty()) return false;
-  double before = kernels_.at(made).cycles, after = 0;
+/// Whether what reads some values has them in its own kernel from now on.
+bool StreamReader::take_in(const std::vector<InstructionId>& group) {
+  std::set<InstructionId> readers;
+  double before = 0, after = 0;
+  for (const InstructionId made : group) {
+    const std::set<InstructionId> some = readers_of(made);
+    if (some.empty()) return false;
+    readers.insert(some.begin(), some.end());
+    before += kernels_.at(made).cycles;
+  }
   Kernels changed;
   for (const InstructionId reader : readers) {
     const Kernel& old = kernels_.at(reader);
-    const auto body = with(old.body, made);
+    std::optional<MemberBody> body = old.body;
+    for (const InstructionId made : group) {
+      if (body) body = with(*body, made);
+    }
     if (!body || !is_large(*body) || !computes(*body)) return false;
     const std::optional<double> cycles = cycles_of(*body);
     if (!cycles) return false;
@@ -199,8 +212,34 @@ bool StreamReader::take_in(InstructionId made) {
   }
   if (after >= before) return false;
   for (auto& [id, kernel] : changed) kernels_[id] = std::move(kernel);
-  taken_.insert(made);
+  taken_.insert(group.begin(), group.end());
   return true;
+}
+
+/// Nothing writes what nobody reads any more: slices of which a concatenation reads the array.
+void StreamReader::leave_unread() {
+  for (const auto& [id, kernel] : kernels_) {
+    const std::vector<InstructionId> values = values_of(id);
+    const bool is_read = std::any_of(values.begin(), values.end(), [&](InstructionId value) {
+      return is_needed(value) || users(value).empty();
+    });
+    if (!is_read && readers_of(id).empty()) taken_.insert(id);
+  }
+}
+
+/// Moves of one array that is still to be read: taken in together they share its way to VMEM.
+std::vector<std::vector<InstructionId>> StreamReader::moves_by_array() const {
+  std::map<InstructionId, std::vector<InstructionId>> moves;
+  for (const auto& [id, kernel] : kernels_) {
+    const bool is_move = entry_.at(id).opcode != HloOpcode::kFusion;
+    if (!is_move || kernel.body.operands.size() != 1 || taken_.count(id) != 0) continue;
+    if (!readers_of(id).empty()) moves[kernel.body.operands[0]].push_back(id);
+  }
+  std::vector<std::vector<InstructionId>> groups;
+  for (auto& [array, of_array] : moves) {
+    if (of_array.size() > 1) groups.push_back(std::move(of_array));
+  }
+  return groups;
 }
 
 /// A slice with steps that stays by itself is an elementwise kernel, too, where that is faster than
@@ -216,8 +255,9 @@ void StreamReader::make_steps(InstructionId id, Kernel& kernel) const {
 void StreamReader::run() {
   const bool moves = std::any_of(
       entry_.instructions.begin(), entry_.instructions.end(), [&](const HloInstruction& each) {
-        return (moves_by_shifts(entry_, each) || takes_steps(entry_, each)) &&
-               granules(each.shape) > kMostMemberGranules / 4;
+        if (!moves_by_shifts(entry_, each) && !takes_steps(entry_, each)) return false;
+        const std::uint64_t read = granules(entry_.at(each.operands[0]).shape);
+        return 2 * (read + granules(each.shape)) > most_granules_in_vmem(target_);
       });
   if (!moves) return;
   for (const HloInstruction& each : entry_.instructions) {
@@ -225,9 +265,13 @@ void StreamReader::run() {
   }
   for (bool is_stable = false; !is_stable;) {
     is_stable = true;
+    leave_unread();
+    for (const std::vector<InstructionId>& group : moves_by_array()) {
+      if (take_in(group)) is_stable = false;
+    }
     for (const HloInstruction& each : entry_.instructions) {
       if (kernels_.count(each.id) == 0 || taken_.count(each.id) != 0) continue;
-      if (take_in(each.id)) is_stable = false;
+      if (take_in({each.id})) is_stable = false;
     }
   }
   for (auto& [id, kernel] : kernels_) make_steps(id, kernel);
