@@ -38,6 +38,7 @@ class StreamReader {
       : module_(module),
         entry_(module.entry_computation()),
         target_(target),
+        most_brought_(std::min(kMostMemberGranules, most_granules_in_vmem(target))),
         users_(users_of(entry_)) {}
 
   void run();
@@ -54,6 +55,7 @@ class StreamReader {
   const std::vector<InstructionId>& users(InstructionId id) const {
     return users_[static_cast<std::size_t>(id)];
   }
+  bool is_written_in_place(const HloInstruction& move) const;
   MemberBody body_with_slices(const HloInstruction& move) const;
   std::optional<Kernel> kernel_of(const HloInstruction& instruction) const;
   std::optional<double> cycles_of(const MemberBody& body) const;
@@ -62,6 +64,7 @@ class StreamReader {
   bool is_needed(InstructionId value) const;
   std::set<InstructionId> readers_of(InstructionId made) const;
   std::optional<MemberBody> with(const MemberBody& reader, InstructionId made) const;
+  bool reads_elsewhere(const MemberBody& reader, InstructionId made) const;
   void leave_unread();
   bool take_in(const std::vector<InstructionId>& group);
   std::vector<std::vector<InstructionId>> moves_by_array() const;
@@ -70,6 +73,7 @@ class StreamReader {
   hlo::Module& module_;
   Computation& entry_;
   const Target& target_;
+  std::uint64_t most_brought_;  ///< Granules of the arrays of a member of a sequence.
   std::vector<std::vector<InstructionId>> users_;
   Kernels kernels_;
   std::set<InstructionId> taken_;  ///< That nothing writes.
@@ -92,6 +96,18 @@ MemberBody StreamReader::body_with_slices(const HloInstruction& move) const {
   return body;
 }
 
+/// Whether the kernel that makes all parts of a concatenation writes them where they stand.
+bool StreamReader::is_written_in_place(const HloInstruction& move) const {
+  if (parts_of_concatenation(entry_, move).empty()) return false;
+  const InstructionId maker = entry_.at(move.operands[0]).operands.empty()
+                                  ? move.operands[0]
+                                  : entry_.at(move.operands[0]).operands[0];
+  return std::all_of(move.operands.begin(), move.operands.end(), [&](InstructionId operand) {
+    const HloInstruction& part = entry_.at(operand);
+    return part.opcode == HloOpcode::kGetTupleElement && part.operands[0] == maker;
+  });
+}
+
 /// Elementwise kernels, and what moves elements; none for others.
 std::optional<StreamReader::Kernel> StreamReader::kernel_of(
     const HloInstruction& instruction) const {
@@ -108,6 +124,7 @@ std::optional<StreamReader::Kernel> StreamReader::kernel_of(
   }
   const HloInstruction move = as_slice(instruction);
   if (!moves_by_shifts(entry_, move) && !takes_steps(entry_, move)) return std::nullopt;
+  if (is_written_in_place(move)) return std::nullopt;
   kernel.body = body_with_slices(move);
   if (!is_named_part(instruction)) {
     // Slices with steps read what they leave out.
@@ -120,14 +137,14 @@ std::optional<StreamReader::Kernel> StreamReader::kernel_of(
   return kernel;
 }
 
-/// Whether VMEM has no room for all arrays of a kernel: others stand there whole, or are members of
-/// sequences.
+/// Whether the arrays of a kernel are too large for a sequence, where they would stand in VMEM
+/// whole.
 bool StreamReader::is_large(const MemberBody& body) const {
   std::uint64_t brought = 0;
   const std::set<InstructionId> operands(body.operands.begin(), body.operands.end());
   for (InstructionId operand : operands) brought += granules(entry_.at(operand).shape);
   const HloInstruction& root = body.fused.at(body.fused.root);
-  return brought + granules(root.shape) > most_granules_in_vmem(target_);
+  return brought + granules(root.shape) > most_brought_;
 }
 
 /// The instruction, or the elements of its tuple.
@@ -186,6 +203,33 @@ bool computes(const MemberBody& body) {
                      [](const HloInstruction& each) { return hlo::is_elementwise(each.opcode); });
 }
 
+/// Whether it is elementwise, without sums.
+bool computes_elements(const MemberBody& body) {
+  return computes(body) &&
+         std::none_of(body.fused.instructions.begin(), body.fused.instructions.end(),
+                      [](const HloInstruction& each) { return each.opcode == HloOpcode::kReduce; });
+}
+
+bool moves(const HloInstruction& instruction) {
+  return instruction.opcode == HloOpcode::kSlice || instruction.opcode == HloOpcode::kPad ||
+         instruction.opcode == HloOpcode::kConcatenate;
+}
+
+/// Whether a reader moves what another kernel makes: of other values the fusion of kernels has
+/// decided.
+bool StreamReader::reads_elsewhere(const MemberBody& reader, InstructionId made) const {
+  const std::vector<InstructionId> values = values_of(made);
+  const std::vector<InstructionId> parameters = reader.fused.parameters();
+  for (const HloInstruction& move : reader.fused.instructions) {
+    if (!moves(move)) continue;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const bool reads = std::count(move.operands.begin(), move.operands.end(), parameters[i]) != 0;
+      if (reads && std::count(values.begin(), values.end(), reader.operands[i]) != 0) return true;
+    }
+  }
+  return false;
+}
+
 /// Whether what reads some values has them in its own kernel from now on.
 bool StreamReader::take_in(const std::vector<InstructionId>& group) {
   std::set<InstructionId> readers;
@@ -197,8 +241,14 @@ bool StreamReader::take_in(const std::vector<InstructionId>& group) {
     before += kernels_.at(made).cycles;
   }
   Kernels changed;
+  bool is_moved = false;
   for (const InstructionId reader : readers) {
     const Kernel& old = kernels_.at(reader);
+    for (const InstructionId made : group) {
+      const bool is_fusion = entry_.at(made).opcode == HloOpcode::kFusion;
+      if (is_fusion && !computes_elements(kernels_.at(made).body)) return false;
+      is_moved |= !is_fusion || reads_elsewhere(old.body, made);
+    }
     std::optional<MemberBody> body = old.body;
     for (const InstructionId made : group) {
       if (body) body = with(*body, made);
@@ -210,7 +260,7 @@ bool StreamReader::take_in(const std::vector<InstructionId>& group) {
     after += *cycles;
     changed[reader] = {*body, *cycles, true};
   }
-  if (after >= before) return false;
+  if (!is_moved || after >= before) return false;
   for (auto& [id, kernel] : changed) kernels_[id] = std::move(kernel);
   taken_.insert(group.begin(), group.end());
   return true;
@@ -257,7 +307,7 @@ void StreamReader::run() {
       entry_.instructions.begin(), entry_.instructions.end(), [&](const HloInstruction& each) {
         if (!moves_by_shifts(entry_, each) && !takes_steps(entry_, each)) return false;
         const std::uint64_t read = granules(entry_.at(each.operands[0]).shape);
-        return 2 * (read + granules(each.shape)) > most_granules_in_vmem(target_);
+        return 2 * (read + granules(each.shape)) > most_brought_;
       });
   if (!moves) return;
   for (const HloInstruction& each : entry_.instructions) {
