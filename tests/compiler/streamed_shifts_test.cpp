@@ -376,6 +376,30 @@ TEST(StreamedShifts, RandomExpressionsHaveTheirValues) {
   EXPECT_GT(taken, kExpressions / 3);
 }
 
+/// A step of a loop whose state is rolled, or what is computed of it: the next state is not written
+/// over what the last block still reads.
+TEST(StreamedShifts, ALoopDoesNotWriteOverWhatItReadsElsewhere) {
+  const Extents extents{320, 512};
+  for (const std::string read : {"x", "square"}) {
+    const std::string text =
+        "HloModule test\nbody {\n  p = (s32[], f32[320,512]) parameter(0)\n  i = s32[] "
+        "get-tuple-element(p), index=0\n  x = f32[320,512] get-tuple-element(p), index=1\n"
+        "  square = f32[320,512] multiply(x, x)\n" +
+        roll("down", read, extents, 0, 2) + roll("up", read, extents, 0, 318) +
+        "  sum = f32[320,512] subtract(down, up)\n  k = f32[] constant(0.0625)\n  ks = "
+        "f32[320,512] broadcast(k), dimensions={}\n  less = f32[320,512] multiply(sum, ks)\n"
+        "  next = f32[320,512] subtract(less, x)\n  one = s32[] constant(1)\n  j = s32[] add(i, "
+        "one)\n  ROOT t = (s32[], f32[320,512]) tuple(j, next)\n}\ncond {\n  p = (s32[], "
+        "f32[320,512]) parameter(0)\n  i = s32[] get-tuple-element(p), index=0\n  n = s32[] "
+        "constant(3)\n  ROOT c = pred[] compare(i, n), direction=LT\n}\nENTRY main {\n  x = "
+        "f32[320,512] parameter(0)\n  zero = s32[] constant(0)\n  s = (s32[], f32[320,512]) "
+        "tuple(zero, x)\n  w = (s32[], f32[320,512]) while(s), condition=cond, body=body\n  ROOT "
+        "r = f32[320,512] get-tuple-element(w), index=1\n}\n";
+    SCOPED_TRACE(read);
+    moves_left(text);
+  }
+}
+
 /// Other readers need the slice in HBM.
 TEST(StreamedShifts, ASliceThatTheStepGivesIsWritten) {
   const std::string text = R"(HloModule test

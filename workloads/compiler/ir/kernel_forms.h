@@ -107,10 +107,10 @@ bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruct
 /// elements of all dimensions but the lanes.
 bool takes_steps(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 
-/// Whether a fused computation reads elements of its operands from elsewhere, so that its kernel is
-/// one whose arrays stand in VMEM: pads, slices and concatenations in it that neither move lanes of
-/// a tile nor are read or written in place.
-bool needs_whole_arrays(const hlo::Computation& fused);
+/// Whether a fused computation reads elements of its operands from elsewhere, so that the arrays of
+/// its kernel stand in VMEM, whole or with what stands around each block: pads, slices and
+/// concatenations in it that neither move lanes of a tile nor are read or written in place.
+bool reads_elsewhere(const hlo::Computation& fused);
 
 /// The same of a copy, transpose or reshape between arrays that lie like this.
 bool moves_in_vmem(const hlo::Computation& computation, const hlo::HloInstruction& instruction);

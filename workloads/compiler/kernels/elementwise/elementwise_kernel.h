@@ -29,6 +29,10 @@ namespace tpu::compiler {
 /// writes results and adds to the accumulators of reductions along other axes. These are combined
 /// and written when all blocks (of a part, where it is sliced) are done.
 ///
+/// Elements that stand elsewhere are loaded from two tiles or more, eight rows of them with a mask
+/// and a distance between sublanes, and turned in their lanes: the XLU takes a register every eight
+/// cycles and gives it 92 later (v3), so those of a group are asked for before the first is needed.
+///
 /// Where the arrays stand in VMEM already, whole, there is one block and nothing is moved.
 class ElementwiseKernel {
  public:

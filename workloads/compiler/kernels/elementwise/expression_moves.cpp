@@ -78,7 +78,7 @@ bool takes_steps(const hlo::Computation& computation, const hlo::HloInstruction&
                      [](std::int64_t step) { return step >= 1 && step <= kMostSteps; });
 }
 
-bool needs_whole_arrays(const hlo::Computation& fused) {
+bool reads_elsewhere(const hlo::Computation& fused) {
   const auto is_read_as_vector = [&](hlo::InstructionId slice) {
     return std::any_of(
         fused.instructions.begin(), fused.instructions.end(), [&](const hlo::HloInstruction& user) {
@@ -174,8 +174,14 @@ bool ExpressionGraph::is_read_elsewhere(hlo::InstructionId array) const {
 
 /// Whether an operand has other extents than the space: its tiles are others, or more.
 bool ExpressionGraph::has_other_tiles(const hlo::Shape& shape, const std::vector<int>& axes) const {
-  return axes == space_axes_ && shape.rank() >= 1 && shape.dimensions != space_shape_.dimensions &&
-         !lie_in_same_tiles(shape, space_shape_);
+  if (axes != space_axes_ || shape.rank() < 1) return false;
+  bool has_others = false;
+  for (std::size_t d = 0; d < shape.dimensions.size(); ++d) {
+    const bool is_other = shape.dimensions[d] != space_shape_.dimensions[d];
+    if (is_other && shape.dimensions[d] == 1) return false;  // The same everywhere.
+    has_others |= is_other;
+  }
+  return has_others && !lie_in_same_tiles(shape, space_shape_);
 }
 
 /// The operand's element at a distance from each point.

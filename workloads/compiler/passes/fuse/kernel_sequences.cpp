@@ -120,7 +120,7 @@ class Joiner {
   /// Whether a member has no kernel but in a sequence.
   bool needs_sequence(const HloInstruction& member) const {
     return member.opcode == HloOpcode::kFusion && product_in(module_, member) == nullptr &&
-           needs_whole_arrays(module_.computation(member.called[0]));
+           reads_elsewhere(module_.computation(member.called[0]));
   }
   std::uint64_t most_brought(const HloInstruction& member) const {
     if (needs_sequence(member)) return most_granules_;
