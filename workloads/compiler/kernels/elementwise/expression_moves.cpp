@@ -174,14 +174,8 @@ bool ExpressionGraph::is_read_elsewhere(hlo::InstructionId array) const {
 
 /// Whether an operand has other extents than the space: its tiles are others, or more.
 bool ExpressionGraph::has_other_tiles(const hlo::Shape& shape, const std::vector<int>& axes) const {
-  if (axes != space_axes_ || shape.rank() < 1) return false;
-  bool has_others = false;
-  for (std::size_t d = 0; d < shape.dimensions.size(); ++d) {
-    const bool is_other = shape.dimensions[d] != space_shape_.dimensions[d];
-    if (is_other && shape.dimensions[d] == 1) return false;  // The same everywhere.
-    has_others |= is_other;
-  }
-  return has_others && !lie_in_same_tiles(shape, space_shape_);
+  return axes == space_axes_ && shape.rank() >= 1 && shape.dimensions != space_shape_.dimensions &&
+         !lie_in_same_tiles(shape, space_shape_);
 }
 
 /// The operand's element at a distance from each point.
