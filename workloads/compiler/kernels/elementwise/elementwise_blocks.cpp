@@ -20,7 +20,7 @@ constexpr std::int64_t kReserveBytes = 256 << 10;
 /// In one piece of straight code whose sums along lanes are waited for together.
 constexpr int kMostRowsAtOnce = 16;
 /// Where registers are turned in their lanes: their way through the XLU takes as long as a dozen.
-constexpr int kTurnedTiles = 32;
+constexpr int kTilesTurnedAtOnce = 32;
 /// Of a row that all passes go through together: the lanes of longer ones wait for the memory.
 constexpr std::int64_t kMostLaneTilesTogether = 4;
 /// Registers of the largest array in a block: 1 MiB of f32.
@@ -211,7 +211,7 @@ void ElementwisePlanner::choose_spread_group() {
 /// results wait in the XLU's queue, not in registers.
 void ElementwisePlanner::choose_wide_group(ElementwisePlan::Group& group, int most_tiles,
                                            int sums) {
-  const int tiles = std::min(most_tiles, kTurnedTiles);
+  const int tiles = std::min(most_tiles, kTilesTurnedAtOnce);
   group.lanes = static_cast<int>(std::min<std::int64_t>(plan_.lane_tiles, tiles));
   choose_rows(group, tiles / group.lanes);
   const bool is_looped = group.lanes < plan_.lane_tiles;

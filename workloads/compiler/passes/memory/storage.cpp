@@ -167,15 +167,6 @@ void StorageMap::use(std::size_t storage, const HloInstruction& user) {
   storages_[storage].last_use = user.id;
 }
 
-namespace {
-
-bool moves_elements(hlo::HloOpcode opcode) {
-  return opcode == hlo::HloOpcode::kSlice || opcode == hlo::HloOpcode::kPad ||
-         opcode == hlo::HloOpcode::kConcatenate;
-}
-
-}  // namespace
-
 bool may_overwrite(const hlo::Module& module, const HloInstruction& instruction,
                    std::size_t operand, const Shape& result) {
   if (instruction.opcode != HloOpcode::kFusion || instruction.fusion_kind.get() == "kInput")
@@ -198,7 +189,7 @@ bool may_overwrite(const hlo::Module& module, const HloInstruction& instruction,
     for (InstructionId read : user.operands) {
       if (read == parameter.id && !hlo::is_elementwise(user.opcode)) return false;
       if (!is_made_of[static_cast<std::size_t>(read)]) continue;
-      if (moves_elements(user.opcode) && !moves_lanes(body, user)) return false;
+      if (is_box_move(user.opcode) && !moves_lanes(body, user)) return false;
       is_made_of[static_cast<std::size_t>(user.id)] = true;
     }
   }
