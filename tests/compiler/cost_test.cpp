@@ -380,13 +380,21 @@ TEST(Cost, KernelsThatReadElsewhereTakeWhatTheirPlansSay) {
       "  c = T[2048,2046] slice(x), slice={[0:2048], [0:2046]}\n"
       "  d = T[2048,2046] subtract(a, b)\n"
       "  ROOT r = T[2048,2046] multiply(d, c)\n";
+  std::string turns = "  s0 = T[2048,2040] slice(x), slice={[0:2048], [0:2040]}\n";
+  for (int i = 1; i < 7; ++i) {
+    const std::string n = std::to_string(i), before = std::to_string(i - 1);
+    turns += "  a" + n + " = T[2048,2040] slice(x), slice={[0:2048], [" + n + ":" +
+             std::to_string(2040 + i) + "]}\n  s" + n + " = T[2048,2040] subtract(a" + n + ", s" +
+             before + ")\n";
+  }
+  turns += "  ROOT r = T[2048,2040] negate(s6)\n";
   const std::string steps =
       "  a = T[1024,2048] slice(x), slice={[0:2048:2], [0:2048]}\n"
       "  b = T[1024,2048] slice(x), slice={[1:2048:2], [0:2048]}\n"
       "  ROOT r = T[1024,2048] maximum(a, b)\n";
   const MachineParams machine;
   for (const std::string type : {"f32", "bf16"}) {
-    for (const std::string& body : {down, across, steps}) {
+    for (const std::string& body : {down, across, turns, steps}) {
       std::string text = "HloModule test\nENTRY main {\n  x = T[2048,2048] parameter(0)\n" + body;
       for (std::size_t at = 0; (at = text.find("T[", at)) != std::string::npos; ++at) {
         text.replace(at, 1, type);

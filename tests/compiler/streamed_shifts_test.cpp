@@ -145,6 +145,18 @@ TEST(StreamedShifts, RolledArraysComeAroundTheirEnds) {
   }
 }
 
+/// Of packed rows that two blocks share half a register ends where the next ones come.
+TEST(StreamedShifts, HalfRegistersOfRowsAreKept) {
+  expect_one_kernel(R"(HloModule test
+ENTRY main {
+  x = bf16[1421,640] parameter(0)
+  a = bf16[1420,640] slice(x), slice={[1:1421], [0:640]}
+  b = bf16[1420,640] slice(x), slice={[0:1420], [0:640]}
+  ROOT d = bf16[1420,640] subtract(a, b)
+}
+)");
+}
+
 /// A roll of a roll: both axes go on at the other end.
 TEST(StreamedShifts, ARollAlongTwoDimensionsGoesOnAtBothEnds) {
   const Extents extents{320, 512};
@@ -272,12 +284,12 @@ ENTRY main {
 TEST(StreamedShifts, JoinedArraysOfOtherHeights) {
   const std::string text = R"(HloModule test
 ENTRY main {
-  x = f32[11,520] parameter(0)
-  y = f32[500,520] parameter(1)
-  z = f32[511,520] parameter(2)
-  xx = f32[11,520] multiply(x, x)
-  joined = f32[511,520] concatenate(xx, y), dimensions={0}
-  ROOT result = f32[511,520] add(joined, z)
+  x = f32[11,256] parameter(0)
+  y = f32[2100,256] parameter(1)
+  z = f32[2111,256] parameter(2)
+  xx = f32[11,256] multiply(x, x)
+  joined = f32[2111,256] concatenate(xx, y), dimensions={0}
+  ROOT result = f32[2111,256] add(joined, z)
 }
 )";
   EXPECT_EQ(moves_left(text), 0U);

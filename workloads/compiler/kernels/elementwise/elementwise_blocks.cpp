@@ -218,16 +218,9 @@ void ElementwisePlanner::choose_wide_group(ElementwisePlan::Group& group, int mo
   if (is_looped && sums > 0) choose_rows(group, std::min(group.rows, std::max(1, 12 / sums)));
 }
 
-/// Whether what is read elsewhere stands in other lanes.
-bool ElementwisePlanner::turns_neighbors() const {
-  return std::any_of(plan_.inputs.begin(), plan_.inputs.end(), [](const auto& input) {
-    return input.is_in_neighborhood() && input.access.shift.back() % isa::kLanes != 0;
-  });
-}
-
 void ElementwisePlanner::choose_group(ElementwisePlan::Group& group, int most_tiles,
                                       bool crosses_lanes, int sums) {
-  if (turns_neighbors()) return choose_wide_group(group, most_tiles, sums);
+  if (plan_.turns_neighbors()) return choose_wide_group(group, most_tiles, sums);
   const std::size_t work = operations() + plan_.inputs.size();
   // Straight code of up to about 250 instructions.
   int tiles = work <= 4 ? 32 : work <= 8 ? 16 : work <= 32 ? 8 : work <= 64 ? 4 : 2;

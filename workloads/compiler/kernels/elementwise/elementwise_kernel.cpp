@@ -636,9 +636,11 @@ void ElementwiseKernel::turn_values(const std::vector<int>& nodes, const Place& 
   }
 }
 
-/// The last pass goes row by row where rows have values of their own and are not added to others.
+/// The last pass goes row by row where rows have values of their own, or turned registers that
+/// lane tiles share, and are not added to others.
 bool ElementwiseKernel::works_by_rows(int level) const {
-  return level == plan_.last_level && !plan_.row_values.empty() &&
+  const bool has_values = !plan_.row_values.empty() || plan_.turns_neighbors();
+  return level == plan_.last_level && has_values &&
          std::all_of(plan_.reductions.begin(), plan_.reductions.end(),
                      [](const Reduction& each) { return each.along_lanes; });
 }

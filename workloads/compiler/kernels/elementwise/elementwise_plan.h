@@ -259,6 +259,8 @@ struct ElementwisePlan {
   /// Units of a block, and from one index of an axis to the next one.
   std::int64_t units_of_block() const { return block / unit; }
   std::int64_t units_along(int axis) const;
+  /// Whether what is read elsewhere stands in other lanes.
+  bool turns_neighbors() const;
   bool has_vectors_in_rows() const;
   bool keeps_columns() const;
 };

@@ -115,7 +115,6 @@ class ElementwisePlanner {
   void choose_passes_together();
   void choose_group(ElementwisePlan::Group& group, int most_tiles, bool crosses_lanes, int sums);
   void choose_wide_group(ElementwisePlan::Group& group, int most_tiles, int sums);
-  bool turns_neighbors() const;
   void choose_spread_group();
   void shrink_groups(std::int64_t most);
   std::optional<Refusal> choose_block();
