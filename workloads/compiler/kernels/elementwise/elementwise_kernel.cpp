@@ -636,10 +636,11 @@ void ElementwiseKernel::turn_values(const std::vector<int>& nodes, const Place& 
   }
 }
 
-/// The last pass goes row by row where rows have values of their own, or turned registers that
-/// lane tiles share, and are not added to others.
+/// The last pass goes row by row where rows have values of their own, or, of many rows of few lane
+/// tiles, turned registers that these share, and are not added to others.
 bool ElementwiseKernel::works_by_rows(int level) const {
-  const bool has_values = !plan_.row_values.empty() || plan_.turns_neighbors();
+  const bool has_turned = plan_.turns_neighbors() && group_->rows > plan_.lane_tiles;
+  const bool has_values = !plan_.row_values.empty() || has_turned;
   return level == plan_.last_level && has_values &&
          std::all_of(plan_.reductions.begin(), plan_.reductions.end(),
                      [](const Reduction& each) { return each.along_lanes; });
