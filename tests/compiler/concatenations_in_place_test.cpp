@@ -38,7 +38,7 @@ TEST(ConcatenationsInPlace, BlocksHaveWholeRangesOrPartsOfOne) {
 }
 
 /// Selections of what stands elsewhere make those of rows (read_shifts_in_place); turning all lanes
-/// takes as long as the kernel.
+/// is expected to take as long as the kernel.
 TEST(ConcatenationsInPlace, OtherRowsInATileAreSelectedAndLanesAreKernels) {
   EXPECT_EQ(concatenations_left(sum_and_product("f32[40,516,256]", "f32[40,1032,256]", 1)), 0U);
   EXPECT_EQ(concatenations_left(sum_and_product("f32[4100,300]", "f32[4100,600]", 1)), 1U);

@@ -198,7 +198,9 @@ int ExpressionGraph::shifted_parameter(hlo::InstructionId id, const hlo::Shape& 
   node.name = array.name;
   node.shift = shift;
   node.step = away_.step;
+  node.step.resize(shift.size(), 1);
   node.wraps = away_.wraps;
+  node.wraps.resize(shift.size());
   for (const ExpressionNode& other : nodes_) {
     if (other.opcode == HloOpcode::kParameter && other.parameter == node.parameter &&
         other.shift == node.shift && other.wraps == node.wraps && other.step == node.step &&

@@ -96,16 +96,18 @@ MemberBody StreamReader::body_with_slices(const HloInstruction& move) const {
   return body;
 }
 
-/// Whether the kernel that makes all parts of a concatenation writes them where they stand.
+/// Whether the kernel that makes all parts of a concatenation writes them where they stand: nobody
+/// else reads them.
 bool StreamReader::is_written_in_place(const HloInstruction& move) const {
   if (parts_of_concatenation(entry_, move).empty()) return false;
-  const InstructionId maker = entry_.at(move.operands[0]).operands.empty()
-                                  ? move.operands[0]
-                                  : entry_.at(move.operands[0]).operands[0];
-  return std::all_of(move.operands.begin(), move.operands.end(), [&](InstructionId operand) {
+  std::set<InstructionId> makers, parts;
+  for (const InstructionId operand : move.operands) {
     const HloInstruction& part = entry_.at(operand);
-    return part.opcode == HloOpcode::kGetTupleElement && part.operands[0] == maker;
-  });
+    if (part.opcode != HloOpcode::kGetTupleElement || users(operand).size() != 1) return false;
+    makers.insert(part.operands[0]);
+    if (!parts.insert(operand).second) return false;
+  }
+  return makers.size() == 1;
 }
 
 /// Elementwise kernels, and what moves elements; none for others.
