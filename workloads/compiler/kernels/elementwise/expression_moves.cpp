@@ -143,7 +143,8 @@ int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::ve
   const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
   const bool is_alone = slice.id == fused_.root;
   const bool is_read = part && operand.opcode == HloOpcode::kParameter && !is_alone &&
-                       away_.is_none() && !is_read_elsewhere(operand.id);
+                       away_.is_none() && !has_other_tiles(slice.shape, axes) &&
+                       !is_read_elsewhere(operand.id);
   if (is_read) return visit_parameter(operand.id, slice.shape, axes, *part);
   if (turns_lanes(slice, axes)) {
     const auto lanes = static_cast<std::size_t>(slice.shape.layout.minor_to_major[0]);
