@@ -24,58 +24,113 @@ std::size_t dots_left(const std::string& entry, double tolerance = 2e-6, bool ro
 }
 
 TEST(ColumnProducts, PointsTimesAMatrix) {
-  EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
+  EXPECT_EQ(dots_left(R"(  x = f32[120011,3] parameter(0)
   m = f32[3,4] parameter(1)
-  ROOT d = f32[30011,4] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT d = f32[120011,4] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 )"),
             0U);
-  EXPECT_EQ(dots_left(R"(  x = f32[2,30000] parameter(0)
+  EXPECT_EQ(dots_left(R"(  x = f32[2,150000] parameter(0)
   m = f32[2,5] parameter(1)
-  ROOT d = f32[5,30000] dot(m, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT d = f32[5,150000] dot(m, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
 )"),
             0U);
 }
 
 TEST(ColumnProducts, SeveralContractedDimensions) {
-  EXPECT_EQ(dots_left(R"(  x = f32[2,30000,2] parameter(0)
-  m = f32[4,2,2] parameter(1)
-  ROOT d = f32[30000,4] dot(x, m), lhs_contracting_dims={0,2}, rhs_contracting_dims={2,1}
+  EXPECT_EQ(dots_left(R"(  x = f32[2,150000,2] parameter(0)
+  m = f32[3,2,2] parameter(1)
+  ROOT d = f32[150000,3] dot(x, m), lhs_contracting_dims={0,2}, rhs_contracting_dims={2,1}
 )"),
             0U);
 }
 
 TEST(ColumnProducts, SumsOverPoints) {
+  EXPECT_EQ(dots_left(R"(  x = f32[600011,3] parameter(0)
+  y = f32[3,600011] parameter(1)
+  ROOT d = f32[3,3] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+)",
+                      1e-5),
+            0U);
+  // Each sum is a kernel's result; those of fewer points are done sooner by the matrix unit.
   EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
   y = f32[4,30011] parameter(1)
   ROOT d = f32[3,4] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={1}
 )",
                       1e-5),
+            1U);
+}
+
+/// Planes of several long dimensions, each operand's in its order.
+TEST(ColumnProducts, PlanesTimesAMatrix) {
+  EXPECT_EQ(dots_left(R"(  x = f32[9,200,500] parameter(0)
+  m = f32[2,9] parameter(1)
+  ROOT d = f32[2,200,500] dot(m, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
             0U);
+  EXPECT_EQ(dots_left(R"(  x = f32[70,3,40,50] parameter(0)
+  v = f32[70,50] parameter(1)
+  m = f32[3,3] parameter(2)
+  w = f32[70,3,40,50] broadcast(v), dimensions={0,3}
+  y = f32[70,3,40,50] multiply(x, w)
+  ROOT d = f32[70,40,50,3] dot(y, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)"),
+            0U);
+}
+
+TEST(ColumnProducts, SumsOverPlanes) {
+  EXPECT_EQ(dots_left(R"(  x = f32[3,900,1000] parameter(0)
+  y = f32[900,3,1000] parameter(1)
+  ROOT d = f32[3,3] dot(x, y), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,2}
+)",
+                      1e-5),
+            0U);
+  // The operands' rows and columns are not in the same order.
+  EXPECT_EQ(dots_left(R"(  x = f32[3,900,1000] parameter(0)
+  y = f32[1000,3,900] parameter(1)
+  ROOT d = f32[3,3] dot(x, y), lhs_contracting_dims={1,2}, rhs_contracting_dims={2,0}
+)",
+                      1e-5),
+            1U);
 }
 
 /// What is made of columns, and of means, is made column by column.
 TEST(ColumnProducts, OperationsBetweenThem) {
-  EXPECT_EQ(dots_left(R"(  x = f32[30000,3] parameter(0)
+  EXPECT_EQ(dots_left(R"(  x = f32[250000,3] parameter(0)
   m = f32[3,3] parameter(1)
   v = f32[3] parameter(2)
-  w = f32[30000] parameter(3)
-  d = f32[30000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  vs = f32[30000,3] broadcast(v), dimensions={1}
-  ws = f32[30000,3] broadcast(w), dimensions={0}
-  e = f32[30000,3] subtract(d, vs)
-  f = f32[30000,3] multiply(e, ws)
-  g = f32[30000,3] dot(f, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  w = f32[250000] parameter(3)
+  d = f32[250000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  vs = f32[250000,3] broadcast(v), dimensions={1}
+  ws = f32[250000,3] broadcast(w), dimensions={0}
+  e = f32[250000,3] subtract(d, vs)
+  f = f32[250000,3] multiply(e, ws)
+  g = f32[250000,3] dot(f, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   h = f32[3,3] dot(f, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  ROOT all = (f32[30000,3], f32[3,3], f32[30000,3]) tuple(g, h, f)
+  ROOT all = (f32[250000,3], f32[3,3], f32[250000,3]) tuple(g, h, f)
 )",
                       2e-4),
             0U);
 }
 
-TEST(ColumnProducts, WhatAsksForPrecisionIsNotRounded) {
-  EXPECT_EQ(dots_left(R"(  x = f32[30011,3] parameter(0)
+/// What lies between two such dots is not moved as columns: of so many points, one alone is for the
+/// matrix unit.
+TEST(ColumnProducts, WhatLiesBetweenThemIsNotMoved) {
+  const std::string first = R"(  x = f32[30000,3] parameter(0)
   m = f32[3,3] parameter(1)
-  ROOT d = f32[30011,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
+  d = f32[30000,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  )";
+  EXPECT_EQ(dots_left(first + "ROOT t = f32[30000,3] tanh(d)\n", 1e-4), 1U);
+  EXPECT_EQ(dots_left(first + R"(t = f32[30000,3] tanh(d)
+  ROOT e = f32[30000,3] dot(t, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+)",
+                      2e-3),
+            0U);
+}
+
+TEST(ColumnProducts, WhatAsksForPrecisionIsNotRounded) {
+  EXPECT_EQ(dots_left(R"(  x = f32[90011,3] parameter(0)
+  m = f32[3,3] parameter(1)
+  ROOT d = f32[90011,3] dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
 )",
                       1e-6, false),
             0U);

@@ -370,6 +370,55 @@ hlo::Module module_of(const Images& of) {
           "\n}\n");
 }
 
+/// What stands around a block comes once; registers that are turned in their lanes pass the XLU.
+TEST(Cost, KernelsThatReadElsewhereTakeWhatTheirPlansSay) {
+  const std::string down =
+      "  a = T[2046,2048] slice(x), slice={[2:2048], [0:2048]}\n"
+      "  b = T[2046,2048] slice(x), slice={[0:2046], [0:2048]}\n"
+      "  ROOT r = T[2046,2048] subtract(a, b)\n";
+  const std::string across =
+      "  a = T[2048,2046] slice(x), slice={[0:2048], [2:2048]}\n"
+      "  b = T[2048,2046] slice(x), slice={[0:2048], [1:2047]}\n"
+      "  c = T[2048,2046] slice(x), slice={[0:2048], [0:2046]}\n"
+      "  d = T[2048,2046] subtract(a, b)\n"
+      "  ROOT r = T[2048,2046] multiply(d, c)\n";
+  std::string turns = "  s0 = T[2048,2040] slice(x), slice={[0:2048], [0:2040]}\n";
+  for (int i = 1; i < 7; ++i) {
+    const std::string n = std::to_string(i), before = std::to_string(i - 1);
+    turns += "  a" + n + " = T[2048,2040] slice(x), slice={[0:2048], [" + n + ":" +
+             std::to_string(2040 + i) + "]}\n  s" + n + " = T[2048,2040] subtract(a" + n + ", s" +
+             before + ")\n";
+  }
+  turns += "  ROOT r = T[2048,2040] negate(s6)\n";
+  const std::string steps =
+      "  a = T[1024,2048] slice(x), slice={[0:2048:2], [0:2048]}\n"
+      "  b = T[1024,2048] slice(x), slice={[1:2048:2], [0:2048]}\n"
+      "  ROOT r = T[1024,2048] maximum(a, b)\n";
+  const MachineParams machine;
+  for (const std::string type : {"f32", "bf16"}) {
+    for (const std::string& body : {down, across, turns, steps}) {
+      std::string text = "HloModule test\nENTRY main {\n  x = T[2048,2048] parameter(0)\n" + body;
+      for (std::size_t at = 0; (at = text.find("T[", at)) != std::string::npos; ++at) {
+        text.replace(at, 1, type);
+      }
+      const hlo::Module module = hlo::read_hlo_text("moves", text + "}\n");
+      const compiler::ScheduledModule made =
+          compiler::lower_to_kernels(module, target_of(machine, 1), nullptr, {});
+      const hlo::Module& kernels = made.module;
+      const hlo::HloInstruction& root =
+          kernels.entry_computation().at(kernels.entry_computation().root);
+      ASSERT_EQ(root.opcode, HloOpcode::kFusion) << text;
+      const std::optional<double> expected =
+          compiler::elementwise_cycles(kernels, kernels.computation(root.called[0]),
+                                       root.operands.size(), target_of(machine, 1));
+      ASSERT_TRUE(expected.has_value());
+      const auto taken = static_cast<double>(run_of(module, machine).cycles);
+      EXPECT_GT(*expected, 0.75 * taken) << text << taken;
+      EXPECT_LT(*expected, 1.35 * taken) << text << taken;
+    }
+  }
+}
+
 TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
   for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
     std::vector<double> errors;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tests/compiler/dot_check.h"
+#include "tests/compiler/hlo_check.h"
 
 namespace tpu::test::dot_test {
 namespace {
@@ -157,6 +158,89 @@ TEST(Dot, EveryCutOfAProductIsRight) {
       dot.check(tiling, large_arrays(2, 384, 256));
     }
   }
+}
+
+/// Lots of a step: neighbouring columns, or tiles along k, all of which the arrays have or not.
+TEST(Dot, StepsOfSeveralColumnsOrTilesAlongK) {
+  using compiler::LotsOf;
+  struct Lots {
+    LotsOf of;
+    std::uint32_t lots, block_n, columns, block_k;
+  };
+  const Lots cuts[] = {{LotsOf::kColumns, 3, 6, 2, 8},    {LotsOf::kColumns, 4, 8, 1, 4},
+                       {LotsOf::kColumns, 2, 4, 2, 5},    {LotsOf::kContracted, 4, 6, 2, 8},
+                       {LotsOf::kContracted, 5, 6, 1, 5}, {LotsOf::kContracted, 8, 2, 2, 16}};
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const bool left : {false, true}) {
+      for (const bool right : {false, true}) {
+        const hlo::DotDimensions dims{{}, {}, {left ? 0 : 1}, {right ? 1 : 0}};
+        const Extents lhs = left ? Extents{900, 20} : Extents{20, 900};
+        const Extents rhs = right ? Extents{700, 900} : Extents{900, 700};
+        const CutDot dot({"lots", lhs, rhs, dims, type, type, ElementType::kF32});
+        for (const Lots& cut : cuts) {
+          compiler::DotTiling tiling;
+          tiling.block_m = left ? 16 : 4;
+          tiling.chunk_m = left ? 16 : 4;
+          tiling.block_n = cut.block_n;
+          tiling.columns_at_once = cut.columns;
+          tiling.block_k = cut.block_k;
+          tiling.lots_of = cut.of;
+          tiling.lots = cut.lots;
+          SCOPED_TRACE(testing::Message() << "left " << left << ", right " << right << ", "
+                                          << cut.lots << " lots, blocks of " << cut.block_k);
+          dot.check(tiling, Target{});
+        }
+      }
+    }
+  }
+}
+
+/// The last block along k of matrices that stand in one block has tiles beyond them.
+TEST(Dot, MatricesWithTilesBeyondTheirEnds) {
+  const CutDot dot({"matrices", {3, 20, 300}, {3, 300, 40}, {{0}, {0}, {2}, {1}}});
+  for (const std::uint32_t lots : {1U, 2U}) {
+    compiler::DotTiling tiling;
+    tiling.block_outer = 3;
+    tiling.block_m = tiling.chunk_m = 4;
+    tiling.block_n = 2;
+    tiling.columns_at_once = 2;
+    tiling.block_k = 4;
+    tiling.lots_of = compiler::LotsOf::kContracted;
+    tiling.lots = lots;
+    dot.check(tiling, Target{});
+  }
+}
+
+/// Products of eight features of many points take what the memory takes to move them, whichever
+/// side is long: a tile of weights for eight rows is loaded beside others, whose results have their
+/// latency together. 30,000 points are 235 tiles of 4 KiB, 40,000 are 313, no multiple of anything.
+TEST(Dot, FewFeaturesOfManyPointsAreBoundByTheMemory) {
+  const auto cycles = [](const std::string& array, const std::string& dot) {
+    HloCheck check;
+    check.tolerance = 1e-5;
+    return double(
+        check_hlo("HloModule m\nENTRY main {\n  x = " + array + " parameter(0)\n" + dot + "}\n",
+                  check)
+            .result.cycles);
+  };
+  const Target target;
+  const double tile = 4096 / target.hbm_bytes_per_cycle;
+  const double mapped = cycles("f32[30000,8]{0,1}", R"(  m = f32[8,8] parameter(1)
+  ROOT d = f32[30000,8]{0,1} dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)");
+  EXPECT_GT(mapped, 0.9 * 2 * 235 * tile);
+  EXPECT_LT(mapped, 1.3 * 2 * 235 * tile);
+  const double products = cycles("f32[40000,8]{0,1}", R"(  y = f32[40000,8]{0,1} parameter(1)
+  ROOT d = f32[8,8] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+)");
+  EXPECT_GT(products, 0.9 * 2 * 313 * tile);
+  EXPECT_LT(products, 1.5 * 2 * 313 * tile);
+  // Of two features a quarter of each tile is moved: the matrix units are the bound.
+  const double pairs = cycles("f32[120000,2]{0,1}", R"(  m = f32[2,2] parameter(1)
+  ROOT d = f32[120000,2]{0,1} dot(x, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)");
+  EXPECT_GT(pairs, 0.9 * 2 * 938 * tile / 4);
+  EXPECT_LT(pairs, 0.6 * 2 * 938 * tile);
 }
 
 /// Rows in several blocks of 128, turned one or two at a time, and in part of one, the whole of k

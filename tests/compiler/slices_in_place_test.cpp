@@ -290,6 +290,28 @@ ENTRY main {
             0U);
 }
 
+/// A transpose that leaves its slice where it lies is another name of it: the kernel's dimensions
+/// correspond as they lie, whether the extents tell them apart or not.
+TEST(SlicesInPlace, TransposedSlicesLieAsTheSlicesDo) {
+  for (const int rows : {65, 128}) {
+    const std::string n = std::to_string(rows);
+    const std::string t = "f32[128," + n + "]", layout = t + "{0,1}";
+    EXPECT_EQ(
+        slices_left("HloModule m, entry_computation_layout={(f32[" + n + ",256]{1,0}, " + layout +
+                    ", f32[128]{0})->" + layout + "}\nENTRY main {\n  x = f32[" + n +
+                    ",256] parameter(0)\n  p = " + t + " parameter(1)\n" +
+                    "  v = f32[128] parameter(2)\n  e = f32[" + n + ",256] exponential(x)\n" +
+                    "  a = f32[" + n + ",128] slice(e), slice={[0:" + n + "], [0:128]}\n" +
+                    "  b = f32[" + n + ",128] slice(e), slice={[0:" + n + "], [128:256]}\n" +
+                    "  ta = " + t + " transpose(a), dimensions={1,0}\n" + "  tb = " + t +
+                    " transpose(b), dimensions={1,0}\n" + "  w = " + t +
+                    " broadcast(v), dimensions={0}\n" + "  m = " + t + " multiply(ta, p)\n" +
+                    "  n = " + t + " multiply(tb, w)\n" + "  ROOT s = " + t + " add(m, n)\n}\n"),
+        0U)
+        << rows;
+  }
+}
+
 TEST(SlicesInPlace, BlocksAndSumsAlongCutLanes) {
   EXPECT_EQ(slices_left(std::string("HloModule m\n") + R"(
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }

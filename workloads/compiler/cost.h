@@ -37,6 +37,11 @@ constexpr double kCombinedRowsInstructions = 10;
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;
 
+/// Sums of a reduction in VMEM: as added, as results, as they leave; their share of it, for the rest
+/// is for what is read.
+constexpr double kCopiesOfSums = 4;
+constexpr double kRoomForSums = 0.75;
+
 /// What is left of the HBM's rate where reads and writes take turns.
 constexpr double kMixedTrafficRate = 365.0 / 440;
 

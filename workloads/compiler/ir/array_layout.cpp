@@ -1,6 +1,8 @@
 #include "workloads/compiler/ir/array_layout.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "isa/instruction.h"
@@ -86,6 +88,22 @@ hlo::Shape in_type(hlo::Shape shape, hlo::ElementType type) {
 
 double registers_of(const hlo::Shape& shape) {
   return static_cast<double>(granules(shape)) / static_cast<double>(hlo::byte_size(shape.type));
+}
+
+std::int64_t fewest_registers(const std::vector<std::int64_t>& extents) {
+  if (extents.size() == 1) return ceil_divide(extents[0], isa::kSublanes * isa::kLanes);
+  const std::int64_t all =
+      std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t lanes = 0; lanes < extents.size(); ++lanes) {
+    for (std::size_t rows = 0; rows < extents.size(); ++rows) {
+      if (rows == lanes) continue;
+      const std::int64_t others = all / (extents[lanes] * extents[rows]);
+      fewest = std::min(fewest, others * ceil_divide(extents[lanes], std::int64_t{isa::kLanes}) *
+                                    ceil_divide(extents[rows], std::int64_t{isa::kSublanes}));
+    }
+  }
+  return fewest;
 }
 
 std::int64_t granules_of_tile(const hlo::Shape& shape) {

@@ -43,6 +43,8 @@ std::uint64_t granules(const hlo::Shape& shape);
 
 /// Registers of 1,024 elements that it fills, padding included.
 double registers_of(const hlo::Shape& shape);
+/// Of an array of 32 bits in the tiles that suit it best.
+std::int64_t fewest_registers(const std::vector<std::int64_t>& extents);
 
 /// Granules of a tile.
 std::int64_t granules_of_tile(const hlo::Shape& shape);

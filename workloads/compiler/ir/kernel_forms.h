@@ -66,6 +66,11 @@ bool has_relayout_kernel(const hlo::Module& module, const hlo::Computation& comp
 bool has_elementwise_kernel(const hlo::Module& module, const hlo::Computation& computation,
                             const hlo::HloInstruction& instruction, const Target& target);
 
+/// Cycles that the kernel of elementwise operations and sums takes whose arrays come block by
+/// block: what registers take beside the transfers. None where it has no kernel, or one of parts.
+std::optional<double> elementwise_cycles(const hlo::Module& module, const hlo::Computation& fused,
+                                         std::size_t operands, const Target& target);
+
 /// Slices, pads, concatenations and reversals, which move boxes of elements.
 bool is_box_move(hlo::HloOpcode opcode);
 
@@ -98,10 +103,14 @@ bool is_kernel_sequence(const hlo::HloInstruction& instruction);
 /// Whether a kernel whose arrays stand in VMEM can compute a pad, slice or concatenation.
 bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
 
-/// Whether a fused computation reads elements of its operands from elsewhere, so that its kernel is
-/// one whose arrays stand in VMEM: pads, slices and concatenations in it that neither move lanes of
-/// a tile nor are read or written in place.
-bool needs_whole_arrays(const hlo::Computation& fused);
+/// Whether a kernel whose arrays come block by block can compute a slice, which may take every few
+/// elements of all dimensions but the lanes.
+bool takes_steps(const hlo::Computation& computation, const hlo::HloInstruction& instruction);
+
+/// Whether a fused computation reads elements of its operands from elsewhere, so that the arrays of
+/// its kernel stand in VMEM, whole or with what stands around each block: pads, slices and
+/// concatenations in it that neither move lanes of a tile nor are read or written in place.
+bool reads_elsewhere(const hlo::Computation& fused);
 
 /// The same of a copy, transpose or reshape between arrays that lie like this.
 bool moves_in_vmem(const hlo::Computation& computation, const hlo::HloInstruction& instruction);

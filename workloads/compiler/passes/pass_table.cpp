@@ -58,6 +58,7 @@
 #include "workloads/compiler/passes/simplify/activation_masks.h"
 #include "workloads/compiler/passes/simplify/column_products.h"
 #include "workloads/compiler/passes/simplify/empty_arrays.h"
+#include "workloads/compiler/passes/simplify/large_sums.h"
 #include "workloads/compiler/passes/simplify/loop_results.h"
 #include "workloads/compiler/passes/simplify/loop_slices.h"
 #include "workloads/compiler/passes/simplify/narrow_dots.h"
@@ -72,6 +73,7 @@
 #include "workloads/compiler/passes/simplify/simplify.h"
 #include "workloads/compiler/passes/simplify/small_products.h"
 #include "workloads/compiler/passes/simplify/split_lanes.h"
+#include "workloads/compiler/passes/simplify/stacked_vectors.h"
 #include "workloads/compiler/passes/simplify/unit_dimensions.h"
 #include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/compiler/passes/unique_names.h"
@@ -167,6 +169,10 @@ void run_number_rings(const PassContext& context) {
 
 void run_outline(const PassContext& context) {
   context.scheduled.regions = outline_control_flow(context.scheduled.module);
+}
+
+void run_tile_stacks(const PassContext& context) {
+  tile_stacked_vectors(context.scheduled, context.target);
 }
 
 void run_allocate_results(const PassContext& context) {
@@ -341,13 +347,20 @@ std::vector<Pass> inline_rows() {
        {Fact::kOutlined},
        {},
        {"simplify"}},
-      {"allocate_loop_results",
+      flatten_row(Stage::kOutline),
+      simplify_row(Stage::kOutline),
+      {"tile_stacked_vectors",
        Stage::kOutline,
+       run_tile_stacks,
+       {Fact::kOutlined},
+       {Fact::kLayouts}},
+      {"allocate_loop_results",
+       Stage::kBehindBodies,
        run_allocate_results,
        {Fact::kOutlined},
        {Fact::kLayouts}},
-      flatten_row(Stage::kOutline),
-      simplify_row(Stage::kOutline),
+      flatten_row(Stage::kBehindBodies),
+      simplify_row(Stage::kBehindBodies),
   };
 }
 
@@ -403,6 +416,7 @@ std::vector<Pass> shaping_rows() {
       row("join_padded_sums", on_module<join_padded_sums>),
       row("multiply_small_matrices", on_module<multiply_small_matrices>),
       row("unroll_short_dimensions", on_module<unroll_short_dimensions>),
+      row("cut_large_sums", with_target<cut_large_sums>),
       row("drop_unit_dimensions", on_module<drop_unit_dimensions>),
       simplify_row(stage),
       row("move_rearrangements", on_module<move_rearrangements>),

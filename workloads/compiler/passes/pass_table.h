@@ -52,10 +52,11 @@ class Facts {
 enum class Stage : std::uint8_t {
   kWhole,    ///< Once, with all computations in the module.
   kInline,   ///< On the module and on each body, until no branch is known any more.
-  kOutline,  ///< Where loops or branches are left; their bodies go through all stages from kInline
-             ///< to kEntry behind its first pass.
-  kEntry,    ///< On the module and on each body.
-  kPlan,     ///< Once, with the bodies in their final form.
+  kOutline,  ///< Where loops or branches are left; behind it their bodies go through all stages
+             ///< from kInline to kEntry.
+  kBehindBodies,  ///< Then.
+  kEntry,         ///< On the module and on each body.
+  kPlan,          ///< Once, with the bodies in their final form.
 };
 
 /// What a pass works on.

@@ -58,13 +58,9 @@ class PassRunner {
 
   /// The bodies go through their passes as soon as they are outlined.
   void outline() {
-    bool is_first = true;
-    for (const Pass& pass : pass_table()) {
-      if (pass.stage != Stage::kOutline) continue;
-      run(pass);
-      if (is_first) run_bodies();
-      is_first = false;
-    }
+    run_stage(Stage::kOutline);
+    run_bodies();
+    run_stage(Stage::kBehindBodies);
   }
   void run_bodies() {
     for (ScheduledRegion& region : context_.scheduled.regions) {

@@ -128,7 +128,7 @@ Contraction::Results RunningSums::results(const Place& place, PReg started) {
     const Place& here = previous ? before : place;
     const VmemAddress address(region_, form_.offset(unit, i), here.row);
     VmemAddress source = address;
-    source.mask_register = here.mask;
+    if (i < form_.beginning) source.mask_register = here.mask;
     const VReg sum = form_.is_only_step ? result : builder_.add(builder_.load(source), result);
     const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
     builder_.guarded(guard, [&] { builder_.store(address, sum); });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -101,6 +102,8 @@ class RunningSums {
     /// VMEM rows from a step's place to result i of a unit.
     std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i)> offset;
     bool has_masks = false;
+    /// Results of a step that may begin sums: those behind add to these.
+    std::uint32_t beginning = std::numeric_limits<std::uint32_t>::max();
     bool adds_groups = false;   ///< Units of a column multiply parts of one sum.
     bool is_only_step = false;  ///< Each sum is one product.
   };

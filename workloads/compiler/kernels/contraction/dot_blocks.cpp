@@ -88,10 +88,12 @@ TileGrid::Block DotKernel::side(std::uint32_t OuterDimension::*stride, std::uint
 
 /// Blocks of an array; where several matrices have the lanes or the rows of one, the block's number
 /// along these says with which matrix it begins.
-TileGrid::Block DotKernel::array_block(bool to_vmem, const BlockShape& shape,
+TileGrid::Block DotKernel::array_block(bool to_vmem, BlockShape shape,
                                        const std::vector<int>& dimensions, const OfPoint& first,
                                        int row_dimension, int column_dimension,
                                        const SpacedMatrices& rows) {
+  // No DMA, so no descriptor.
+  if (!arrays_.empty()) shape.granules_with_rows = 0;
   const bool counts_rows = !rows.is_one();
   const int counted = shape.abreast ? column_dimension : row_dimension;
   const auto begin = [=](const GridPoint& point) {

@@ -61,7 +61,7 @@ class DotKernel {
     // Pushes take whole tiles of 128 rows, those behind the last row included.
     if (masks_k()) builder_.leave_rows_behind(std::uint64_t{128} * tiling_.block_n);
     make_grid();
-    if (masks_k()) memory_.make_masks(problem_.k);
+    if (problem_.k % 128 != 0) memory_.make_masks(problem_.k);
     builder_.new_block();
     grid_->run([this] { work(); },
                [this] {
@@ -77,21 +77,22 @@ class DotKernel {
   /// Whether a tile of the grid is the first, or last, that adds to its sums; none: it is.
   PReg is_first_sum();
   PReg is_last_sum();
-  bool masks_k() const { return problem_.k % 128 != 0; }
+  /// Lanes of the last tile along k are masked as they stream.
+  bool masks_k() const { return problem_.k % 128 != 0 && !sizes_.has_padded_k(); }
   bool overlaps() const { return tiling_.finished_tiles > 0; }
   void make_grid();
   SReg matrix(SReg base, std::uint32_t OuterDimension::*stride, const GridPoint& point);
   TileGrid::Block side(std::uint32_t OuterDimension::*stride, std::uint32_t word,
                        const std::vector<int>& dimensions, int row_dimension, int column_dimension,
                        const BlockShape& shape, const SpacedMatrices& rows);
-  TileGrid::Block array_block(bool to_vmem, const BlockShape& shape,
-                              const std::vector<int>& dimensions, const OfPoint& first,
-                              int row_dimension, int column_dimension, const SpacedMatrices& rows);
+  TileGrid::Block array_block(bool to_vmem, BlockShape shape, const std::vector<int>& dimensions,
+                              const OfPoint& first, int row_dimension, int column_dimension,
+                              const SpacedMatrices& rows);
   void allocate_sums();
   SReg result_matrix(std::uint32_t address, hlo::ElementType type, const GridPoint& point);
   ProductSide::Tiles made_side(const BlockShape& shape, int column_dimension);
   void work();
-  void clear_weight_rows();
+  void clear_beyond_k();
   void clear_padding_between_matrices();
   void clear_padding(int input, hlo::ElementType type, std::uint32_t OuterDimension::*stride,
                      std::uint32_t columns);
@@ -126,6 +127,10 @@ class DotKernel {
   std::uint32_t matrix_rows(std::uint32_t OuterDimension::*stride, std::uint32_t rows) const;
   hlo::ElementType left_type() const;
   std::uint32_t left_matrix() const;
+  std::array<std::uint32_t, 3> step_distances(std::uint32_t matrix, std::uint32_t column,
+                                              std::uint32_t k) const;
+  std::uint32_t lot_distance(std::uint32_t matrix, std::uint32_t column, std::uint32_t k) const;
+  bool ends_step(std::uint32_t place) const;
   std::vector<SReg> left_places(const VmemAddress& block, const Digits& digits);
   Contraction::Tiles left_rows(const VmemAddress& block, SReg base, SReg k);
   std::uint32_t right_matrix() const;

@@ -17,7 +17,7 @@ void DotKernel::work() {
   const int m = sizes_.m_dimension(), n = sizes_.n_dimension(), k = sizes_.k_dimension();
   left_.make(*grid_, [&] { return made_side(sizes_.left, problem_.lhs_transposed ? m : k); });
   right_.make(*grid_, [&] { return made_side(sizes_.right, problem_.rhs_transposed ? k : n); });
-  if (masks_k() && !problem_.rhs_transposed) clear_weight_rows();
+  if (problem_.k % 128 != 0 || sizes_.has_padded_k()) clear_beyond_k();
   if (problem_.matrix_k != 0) clear_padding_between_matrices();
   if (problem_.lhs_transposed) tiling_.turns_beside ? transpose_first_rows() : transpose_rows();
   builder_.new_block();
@@ -25,21 +25,36 @@ void DotKernel::work() {
   if (sizes_.sums_apart) finish();
 }
 
-/// Rows of the last weight tiles that lie beyond k become 0: the rows of x are masked, but 0 times
-/// what stands there must be 0.
-void DotKernel::clear_weight_rows() {
-  const std::uint32_t valid = problem_.k - (sizes_.k_tiles - tiling_.block_k) * 128;
-  const bool several = !problem_.outer.empty() && problem_.outer.back().rhs != 0;
-  const std::uint32_t matrix = 16 * tiling_.block_k * tiling_.block_n * w_tile_;
-  const PReg last = both(builder_, grid_->is_last(sizes_.k_dimension()), grid_->fresh(w_input_));
-  emit_if(builder_, last, [&] {
-    const VmemAddress weights = grid_->input(w_input_);
-    for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
-      memory_.clear_rows(problem_.rhs_type, weights.plus(std::int64_t{o} * matrix), valid,
-                         sizes_.k_tiles == 1 ? weight_pushes_ : 16 * tiling_.block_k,
-                         tiling_.block_n);
-    }
-  });
+/// What lies beyond k becomes 0: rows of the last weight tiles, for the rows of x are masked, but 0
+/// times what stands there must be 0. Where whole tiles lie there, it does on both sides.
+void DotKernel::clear_beyond_k() {
+  const std::uint32_t valid = sizes_.last_block_k(), block_k = tiling_.block_k;
+  const auto clear = [&](int input, ElementType type, std::uint32_t OuterDimension::*stride,
+                         bool is_in_rows, std::uint32_t across) {
+    const bool several = !problem_.outer.empty() && problem_.outer.back().*stride != 0;
+    const std::uint32_t rows = sizes_.k_tiles == 1 ? weight_pushes_ : 16 * block_k;
+    const std::uint32_t matrix = (is_in_rows ? 16 : 1) * block_k * across * tile_rows(type);
+    const PReg last = both(builder_, grid_->is_last(sizes_.k_dimension()), grid_->fresh(input));
+    emit_if(builder_, last, [&] {
+      for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
+        const VmemAddress at = grid_->input(input).plus(std::int64_t{o} * matrix);
+        if (is_in_rows) {
+          memory_.clear_rows(type, at, valid, rows, across);
+        } else {
+          memory_.clear_columns(type, at, valid, across, block_k);
+        }
+      }
+    });
+  };
+  const std::uint32_t n = tiling_.block_n;
+  if (!problem_.rhs_transposed) clear(w_input_, problem_.rhs_type, &OuterDimension::rhs, true, n);
+  if (!sizes_.has_padded_k()) return;
+  if (problem_.rhs_transposed) {
+    clear(w_input_, problem_.rhs_type, &OuterDimension::rhs, false, 16 * n);
+  }
+  const bool turned = problem_.lhs_transposed;
+  clear(x_input_, problem_.lhs_type, &OuterDimension::lhs, turned,
+        turned ? tiles_of(tiling_.block_m, problem_.lane_row_tiles) : tiling_.block_m);
 }
 
 /// Where k counts the rows of several matrices with their padding, that becomes 0 on both sides.
@@ -274,8 +289,7 @@ PReg DotKernel::is_last_sum() {
 /// Whether a step's last tile is the last one along k; none: it is.
 PReg DotKernel::is_last_tile(SReg k) {
   const PReg block = grid_->is_last(sizes_.k_dimension());
-  const std::uint32_t last = tiling_.block_k / tiling_.k_parts - 1;
-  const PReg step = k ? builder_.equal(k, last) : PReg();
+  const PReg step = k ? builder_.equal(k, tiling_.depth_steps() - 1) : PReg();
   return both(builder_, block, step);
 }
 
@@ -306,39 +320,56 @@ std::uint32_t DotKernel::right_matrix() const {
   return matrix_rows(&OuterDimension::rhs, 16 * tiling_.block_k * tiling_.block_n * w_tile_);
 }
 
+/// VMEM rows from a step to the next one along each digit but the last.
+std::array<std::uint32_t, 3> DotKernel::step_distances(std::uint32_t matrix, std::uint32_t column,
+                                                       std::uint32_t k) const {
+  return {tiling_.lots_along(LotsOf::kMatrices) * matrix,
+          tiling_.lots_along(LotsOf::kColumns) * tiling_.columns_at_once * column,
+          tiling_.lots_along(LotsOf::kContracted) * tiling_.k_parts * k};
+}
+
+/// The same from a lot of a step to the next one.
+std::uint32_t DotKernel::lot_distance(std::uint32_t matrix, std::uint32_t column,
+                                      std::uint32_t k) const {
+  return step_distances(matrix, column, k)[static_cast<std::size_t>(tiling_.lots_of)] /
+         tiling_.lots;
+}
+
+/// Whether a tile at a place of a block, in tiles, is the last one along k of its step.
+bool DotKernel::ends_step(std::uint32_t place) const {
+  const std::uint32_t depth = tiling_.lots_along(LotsOf::kContracted) * tiling_.k_parts;
+  return place % tiling_.block_k + 1 == depth;
+}
+
 /// Where the rows of the left side begin that stream in a step.
 std::vector<SReg> DotKernel::left_places(const VmemAddress& block, const Digits& digits) {
-  const DotTiling& t = tiling_;
   const std::uint32_t tile = tile_rows(left_type());
+  const auto [matrix, column, k] = step_distances(left_matrix(), 0, tile);
   const SReg base = weighted_sum(
-      builder_, digits, {t.lots * left_matrix(), 0, t.k_parts * tile, t.chunk_m * t.block_k * tile},
-      block.base);
+      builder_, digits, {matrix, column, k, tiling_.chunk_m * tiling_.block_k * tile}, block.base);
   return {base};
 }
 
 /// The rows there. `k`: the step's digit along the contracted dimension.
 Contraction::Tiles DotKernel::left_rows(const VmemAddress& block, SReg base, SReg k) {
   const ElementType type = left_type();
-  const std::uint32_t tile = tile_rows(type), matrix = left_matrix();
+  const std::uint32_t tile = tile_rows(type), lot = lot_distance(left_matrix(), 0, tile);
   const VReg mask = masks_k() ? memory_.mask(type, is_last_tile(k)) : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-        return i / pushes_ * matrix + (row_of(unit, i) * tiling_.block_k + part) * tile;
+        return i / pushes_ * lot + (row_of(unit, i) * tiling_.block_k + part) * tile;
       },
-      [=](std::uint32_t at, std::uint32_t part) {
+      [=](std::uint32_t at, std::uint32_t) {
         return memory_.load_rows(type, {block.region, at, base},
-                                 part + 1 == tiling_.k_parts ? mask : VReg());
+                                 ends_step(at / tile) ? mask : VReg());
       });
 }
 
 /// Where the tiles of the right side begin, for all lots of a step; its digit along the contracted
 /// dimension, where tiles have padding there.
 std::vector<SReg> DotKernel::right_places(const VmemAddress& block, const Digits& digits) {
-  const DotTiling& t = tiling_;
-  const SReg base = weighted_sum(
-      builder_, digits,
-      {t.lots * right_matrix(), t.columns_at_once * right_column(), t.k_parts * right_part(), 0},
-      block.base);
+  const auto [matrix, column, k] = step_distances(right_matrix(), right_column(), right_part());
+  const SReg base = weighted_sum(builder_, digits, {matrix, column, k, 0}, block.base);
   return {base, masks_right() ? digits[2] : SReg()};
 }
 
@@ -354,7 +385,8 @@ std::uint32_t DotKernel::right_column() const {
 Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block,
                                           const std::vector<SReg>& places) {
   const bool transposed = problem_.rhs_transposed;
-  const std::uint32_t matrix = right_matrix(), part_rows = right_part(), column = right_column();
+  const std::uint32_t lot = lot_distance(right_matrix(), right_column(), right_part());
+  const std::uint32_t part_rows = right_part(), column = right_column();
   const SReg base = places[0];
   const VReg mask =
       masks_right() ? memory_.mask(problem_.rhs_type, is_last_tile(places[1])) : VReg();
@@ -362,12 +394,12 @@ Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block,
       [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
         const std::uint32_t row_tile = weight_pushes_ - 1 - j % weight_pushes_;
         const std::uint32_t row = transposed ? tiling_.block_k : tiling_.block_n;
-        return j / weight_pushes_ * matrix + part * part_rows + units_.column_of(unit) * column +
+        return j / weight_pushes_ * lot + part * part_rows + units_.column_of(unit) * column +
                row_tile * row * w_tile_;
       },
-      [=](std::uint32_t at, std::uint32_t part) {
+      [=](std::uint32_t at, std::uint32_t) {
         return memory_.load_weights(problem_.rhs_type, {block.region, at, base},
-                                    part + 1 == tiling_.k_parts ? mask : VReg());
+                                    ends_step(at / w_tile_) ? mask : VReg());
       });
 }
 
@@ -414,16 +446,17 @@ void DotKernel::multiply() {
   const VmemAddress right = grid_->input(w_input_);
   const VmemAddress sums = sizes_.sums_apart ? VmemAddress(sums_) : grid_->output(0);
   const std::uint32_t sum_matrix = t.block_m * t.block_n * 8;
+  const std::uint32_t sum_lot = lot_distance(sum_matrix, 8, 0);
   RunningSums::Form form;
   form.has_masks = true;
+  if (t.lots_of == LotsOf::kContracted) form.beginning = pushes_;
   form.offset = [=](std::uint32_t unit, std::uint32_t i) {
-    return i / pushes_ * sum_matrix +
-           (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
+    return i / pushes_ * sum_lot + (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
   };
   RunningSums running(builder_, units_, sums, form);
   Contraction steps;
-  steps.extents = {t.block_outer / t.lots, t.block_n / t.columns_at_once, t.block_k / t.k_parts,
-                   t.block_m / t.chunk_m};
+  steps.extents = {t.block_outer / t.lots_along(LotsOf::kMatrices), t.column_steps(),
+                   t.depth_steps(), t.block_m / t.chunk_m};
   steps.pushes = pushes_;
   steps.transposed = problem_.rhs_transposed;
   steps.moving.places = [&](const Digits& digits) { return left_places(left, digits); };
@@ -436,9 +469,9 @@ void DotKernel::multiply() {
   };
   steps.sums = [&](const Digits& digits, PReg started) {
     if (digits.empty()) return running.end();
-    const SReg row = weighted_sum(
-        builder_, digits,
-        {t.lots * sum_matrix, t.columns_at_once * 8, 0, t.chunk_m * t.block_n * 8}, sums.base);
+    const auto [matrix, column, k] = step_distances(sum_matrix, 8, 0);
+    const SReg row =
+        weighted_sum(builder_, digits, {matrix, column, k, t.chunk_m * t.block_n * 8}, sums.base);
     return running.at({row, sum_mask(digits)}, started);
   };
   steps.advance = [&] { running.advance(); };
@@ -447,13 +480,13 @@ void DotKernel::multiply() {
   if (overlaps() || t.turns_beside || epilogue_unroll_ == 1) steps.steps_at_once = 1;
   if (overlaps()) {
     start_finishing();
-    steps.steps_before = column_steps(tiling_) + 1;
+    steps.steps_before = steps_of_columns(tiling_) + 1;
     steps.meanwhile = [this](const Digits& digits, const std::function<Digits()>&, SReg) {
       return finish_in_step(digits);
     };
   }
   if (t.turns_beside) {
-    steps.steps_until = column_steps(tiling_);
+    steps.steps_until = steps_of_columns(tiling_);
     steps.meanwhile = [this](const Digits&, const std::function<Digits()>& next, SReg) {
       return transpose_in_step(next());
     };

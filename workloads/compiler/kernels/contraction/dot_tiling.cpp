@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/contraction/matmul_memory.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
@@ -18,6 +19,7 @@ using hlo::ElementType;
 constexpr double kTurnCycles = 290;  ///< From the first push of a transposition to its first pop.
 constexpr double kTurnedBesideCycles = 8.5;  ///< Of a push to the unit beside a step.
 constexpr std::uint32_t kMostFinished = 16;  ///< Tiles that a step finishes.
+constexpr std::uint32_t kFewestLots = 4, kMostLots = 16;
 
 std::vector<std::uint32_t> divisors(std::uint32_t value) {
   std::vector<std::uint32_t> found;
@@ -47,11 +49,9 @@ class Search {
 
   /// `cycles` is 0 where no cut fits VMEM.
   DotTiling run() {
-    const std::uint32_t n_tiles = ceil_divide(problem_.n, 128);
-    const std::uint32_t k_tiles = ceil_divide(problem_.k, 128);
     for (const std::uint32_t columns : column_choices(target_)) {
-      for (std::uint32_t block_n : block_sizes(n_tiles, columns)) {
-        for (std::uint32_t block_k : divisors(k_tiles)) {
+      for (std::uint32_t block_n : column_blocks(columns)) {
+        for (std::uint32_t block_k : depth_blocks()) {
           for (std::uint32_t parts = target_.row_parts(); parts > 0; --parts) {
             if (block_k % parts == 0) try_rows(columns, block_n, block_k, parts);
           }
@@ -62,6 +62,42 @@ class Search {
   }
 
  private:
+  /// A step may be lots of columns, or of tiles along k: it takes less than the latency of the
+  /// MXUs.
+  bool has_short_steps() const {
+    const std::uint32_t pushes = std::max(ceil_divide(problem_.m, 8U), weight_pushes(problem_));
+    return kFewestLots * pushes * target_.push_interval_cycles <= target_.matmul_latency_cycles;
+  }
+
+  /// Blocks of columns, in multiples of those that a step has.
+  std::vector<std::uint32_t> column_blocks(std::uint32_t columns) const {
+    const std::uint32_t tiles = ceil_divide(problem_.n, 128);
+    std::vector<std::uint32_t> sizes = block_sizes(tiles, columns);
+    if (!has_short_steps()) return sizes;
+    for (std::uint32_t lots = kFewestLots; lots <= kMostLots && lots * columns < 2 * tiles;
+         lots *= 2) {
+      const std::vector<std::uint32_t> more = block_sizes(tiles, lots * columns);
+      sizes.insert(sizes.end(), more.begin(), more.end());
+    }
+    return sizes;
+  }
+
+  /// Blocks along k: all are whole, but for sides of which lots of a step have the last tiles.
+  std::vector<std::uint32_t> depth_blocks() const {
+    const std::uint32_t tiles = ceil_divide(problem_.k, 128);
+    std::vector<std::uint32_t> sizes = divisors(tiles);
+    const bool is_plain = problem_.outer_k.empty() && problem_.matrix_k == 0 &&
+                          problem_.lhs_lanes.is_one() && problem_.rhs_lanes.is_one() &&
+                          problem_.lhs_rows.is_one() && problem_.rhs_rows.is_one();
+    if (!has_short_steps() || !is_plain || whole_) return sizes;
+    for (std::uint32_t lots = kFewestLots; lots <= kMostLots && lots < 2 * tiles; lots *= 2) {
+      for (const std::uint32_t size : block_sizes(tiles, lots)) {
+        if (!contains(sizes, size)) sizes.push_back(size);
+      }
+    }
+    return sizes;
+  }
+
   void try_rows(std::uint32_t columns, std::uint32_t block_n, std::uint32_t block_k,
                 std::uint32_t k_parts) {
     const std::uint32_t row_tiles = ceil_divide(problem_.m, 8);
@@ -91,6 +127,14 @@ class Search {
         tiling.k_parts = k_parts;
         if (cuts_matrices(tiling)) continue;
         consider_outer(tiling);
+        if (!has_short_steps()) continue;
+        for (const LotsOf direction : {LotsOf::kColumns, LotsOf::kContracted}) {
+          DotTiling cut = tiling;
+          cut.lots_of = direction;
+          const bool is_columns = direction == LotsOf::kColumns;
+          cut.lots = lots(tiling, is_columns ? tiling.column_steps() : tiling.depth_steps());
+          if (cut.lots > 1) consider_outer(cut);
+        }
       }
     }
   }
@@ -111,23 +155,23 @@ class Search {
     const bool is_gathered = !problem_.lhs_lanes.is_one() || !problem_.rhs_lanes.is_one() ||
                              !problem_.lhs_rows.is_one() || !problem_.rhs_rows.is_one() ||
                              !problem_.out_rows.is_one();
-    if (!whole || problem_.outer.empty() || is_gathered) return;
+    if (!whole || problem_.outer.empty() || is_gathered || tiling.lots > 1) return;
     for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
-      tiling.lots = lots(tiling);
+      tiling.lots = lots(tiling, block);
       consider(tiling);
     }
   }
 
-  /// As many matrices of a block as take the latency of the MXUs together.
-  std::uint32_t lots(const DotTiling& tiling) const {
-    constexpr std::uint32_t kMostPushes = 48, kMostLots = 16;
+  /// As many of `all` lots as take the latency of the MXUs together.
+  std::uint32_t lots(const DotTiling& tiling, std::uint32_t all) const {
+    constexpr std::uint32_t kMostPushes = 48;
     const MatmulUnits units(target_, tiling.columns_at_once, tiling.k_parts);
     const std::uint32_t pushes = tiling.chunk_m / units.groups();
     const double lot = step_bundles(target_, units, pushes, weight_pushes(problem_));
     std::uint32_t most = 1;
-    for (std::uint32_t lots : divisors(tiling.block_outer)) {
+    for (std::uint32_t lots : divisors(all)) {
       if (lots > kMostLots || lots * pushes > kMostPushes) break;
       most = lots;
       if (lots * lot >= target_.matmul_latency_cycles) break;
@@ -238,14 +282,14 @@ Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
           std::min(16U, ceil_divide(problem.m, 8)), std::min(16U, ceil_divide(problem.n, 8))};
 }
 
-std::uint32_t column_steps(const DotTiling& tiling) {
-  return (tiling.block_k / tiling.k_parts) * (tiling.block_m / tiling.chunk_m);
+std::uint32_t steps_of_columns(const DotTiling& tiling) {
+  return tiling.depth_steps() * (tiling.block_m / tiling.chunk_m);
 }
 
 std::uint32_t runs_behind(const DotTiling& tiling) {
   const std::uint32_t runs =
       ceil_divide(tiling.block_m * tiling.columns_at_once, tiling.finished_tiles);
-  return runs < column_steps(tiling) ? 0 : 1;
+  return runs < steps_of_columns(tiling) ? 0 : 1;
 }
 
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling) {
@@ -257,7 +301,7 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
       !is_whole_k || tiling.block_outer * tiling.block_n < 2 * columns) {
     return 0;
   }
-  const std::uint32_t steps = column_steps(tiling);
+  const std::uint32_t steps = steps_of_columns(tiling);
   for (std::uint32_t tiles = 1; tiles <= kMostFinished; ++tiles) {
     if (tiling.block_m % tiles == 0 && tiles * steps >= tiling.block_m * columns) return tiles;
   }
@@ -312,7 +356,7 @@ DotSizes::DotSizes(const DotProblem& of, const DotTiling& cut, const Target& tar
   for (std::size_t i = 0; i < of.outer_k.size(); ++i) {
     extent(first_k_dimension() + static_cast<int>(i)) = of.outer_k[i].extent;
   }
-  extent(k_dimension()) = k_tiles / cut.block_k;
+  extent(k_dimension()) = tiles_of(k_tiles, cut.block_k);
   set_sides();
   set_results();
   set_steps();
@@ -324,14 +368,14 @@ void DotSizes::set_sides() {
   const DotProblem& of = *problem;
   const std::uint32_t k_rows = tiles_of(of.k, 8), block_k_rows = 16 * tiling.block_k;
   left = of.lhs_transposed
-             ? block_shape(&Outer::lhs, of.lhs_type, {k_rows, block_k_rows},
+             ? block_shape(&Outer::lhs, of.lhs_type, of.k, {k_rows, block_k_rows},
                            {tiles_of(of.m, 128), tiles_of(tiling.block_m, of.lane_row_tiles)})
-             : block_shape(&Outer::lhs, of.lhs_type, {m_tiles, tiling.block_m},
+             : block_shape(&Outer::lhs, of.lhs_type, of.m, {m_tiles, tiling.block_m},
                            {k_tiles, tiling.block_k});
   right = of.rhs_transposed
-              ? block_shape(&Outer::rhs, of.rhs_type, {tiles_of(of.n, 8), 16 * tiling.block_n},
-                            {k_tiles, tiling.block_k})
-              : block_shape(&Outer::rhs, of.rhs_type, {k_rows, block_k_rows},
+              ? block_shape(&Outer::rhs, of.rhs_type, of.n,
+                            {tiles_of(of.n, 8), 16 * tiling.block_n}, {k_tiles, tiling.block_k})
+              : block_shape(&Outer::rhs, of.rhs_type, of.k, {k_rows, block_k_rows},
                             {n_tiles, tiling.block_n});
   take_lanes(left, of.lhs_lanes);
   take_lanes(right, of.rhs_lanes);
@@ -379,7 +423,8 @@ void DotSizes::set_results() {
   for (std::size_t i = 1; i < of.result_types.size(); ++i) {
     if (has_unrounded(i)) plan.rows_apart += 8 * result_tiles;
   }
-  double moved = double(m_tiles) * n_tiles;
+  const BlockShape first = result_shape(of.result_types[0]);
+  double moved = double(m_tiles) * n_tiles * first.moved_of_tile() / first.tile_granules;
   for (const OuterDimension& outer : of.outer) moved *= outer.extent;
   plan.add_in_step(dimensions(&OuterDimension::out, {m_dimension(), n_dimension()}),
                    of.epilogue_types, of.result_types, result_tiles, moved);
@@ -393,16 +438,14 @@ void DotSizes::set_steps() {
   steps.weight_pushes = weight_pushes(of);
   steps.lots = tiling.lots;
   steps.unpacks_moving = is_packed(of.lhs_type) && !of.lhs_transposed;
-  const auto lots = tiling.block_outer / tiling.lots;
-  const auto columns = tiling.block_n / tiling.columns_at_once;
-  const auto depths = tiling.block_k / tiling.k_parts;
+  const auto matrices = tiling.block_outer / tiling.lots_along(LotsOf::kMatrices);
   const auto chunks = tiling.block_m / tiling.chunk_m;
-  steps.count = double(lots) * columns * depths * chunks;
+  steps.count = double(matrices) * tiling.column_steps() * tiling.depth_steps() * chunks;
   ContractionPlan::Finish& finish = plan.finish;
   plan.set_expression(of.has_epilogue, of.epilogue_cost);
   finish.beside = tiling.finished_tiles;
   if (tiling.finished_tiles == 0) return;
-  finish.steps_before = column_steps(tiling) + 1;
+  finish.steps_before = steps_of_columns(tiling) + 1;
   finish.behind = double(tiling.block_m) * tiling.columns_at_once +
                   double(tiling.finished_tiles) * runs_behind(tiling);
 }
@@ -411,7 +454,8 @@ bool DotSizes::may_turn_beside() const {
   const bool whole =
       tiling.chunk_m % problem->lane_row_tiles == 0 || tiling.chunk_m == tiling.block_m;
   return problem->lhs_transposed && whole && tiling.block_outer == 1 && tiling.k_parts == 1 &&
-         column_steps(tiling) >= 2 && plan.changes(plan.lhs) == plan.tiles();
+         tiling.lots == 1 && !has_padded_k() && steps_of_columns(tiling) >= 2 &&
+         plan.changes(plan.lhs) == plan.tiles();
 }
 
 void DotSizes::turn_beside(const Target& target) {
@@ -436,7 +480,7 @@ void DotSizes::set_turns(const Target& target) {
   const double step =
       step_bundles(target, plan.steps.units, plan.steps.pushes, plan.steps.weight_pushes);
   plan.lhs.cycles = turn_cycles(turn, tiling, target) +
-                    column_steps(tiling) * std::max(0.0, block * turn.blocks - step);
+                    steps_of_columns(tiling) * std::max(0.0, block * turn.blocks - step);
 }
 
 GridDimensions DotSizes::dimensions(std::uint32_t OuterDimension::*stride,
@@ -448,10 +492,12 @@ GridDimensions DotSizes::dimensions(std::uint32_t OuterDimension::*stride,
 }
 
 BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementType type,
-                                 Extent rows, Extent columns) const {
+                                 std::uint32_t extent, Extent rows, Extent columns) const {
   BlockShape shape;
   shape.tile_granules = tile_granules(type);
   shape.rows = rows.tiles;
+  const std::uint32_t with_rows = tiles_of(extent * shape.tile_granules, isa::kSublanes);
+  if (with_rows < shape.tile_granules) shape.granules_with_rows = with_rows;
   shape.columns = columns.tiles;
   shape.block_rows = rows.block;
   shape.block_columns = columns.block;
@@ -463,11 +509,17 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
 }
 
 BlockShape DotSizes::result_shape(ElementType type) const {
-  BlockShape shape = block_shape(&OuterDimension::out, type, out_rows, out_columns);
+  const std::uint32_t extent = problem->result_turned ? problem->n : problem->m;
+  BlockShape shape = block_shape(&OuterDimension::out, type, extent, out_rows, out_columns);
   take_rows(shape, problem->out_rows);
   shape.matrix_stride =
       shape.matrix_stride / tile_granules(problem->result_types[0]) * tile_granules(type);
   return shape;
+}
+
+std::uint32_t DotSizes::last_block_k() const {
+  const std::uint32_t blocks = tiles_of(k_tiles, tiling.block_k);
+  return problem->k - (blocks - 1) * tiling.block_k * 128;
 }
 
 bool DotSizes::has_whole_arrays() const {

@@ -12,6 +12,10 @@
 
 namespace tpu::compiler {
 
+/// What the lots of a step are, whose weights follow each other in the MXUs: each is a matrix of
+/// the block, or neighbouring columns, or tiles along k.
+enum class LotsOf { kMatrices, kColumns, kContracted };
+
 /// How a DotProblem is cut: blocks that stand in VMEM, in tiles of 8 rows and 128 lanes for the
 /// rows of the result, of 128 for its columns and the contracted dimension.
 struct DotTiling {
@@ -22,8 +26,9 @@ struct DotTiling {
   std::uint32_t chunk_m = 1;          ///< Row tiles that one step streams through the MXUs.
   std::uint32_t columns_at_once = 1;  ///< Neighbouring column tiles of a step (MatmulUnits).
   std::uint32_t k_parts = 1;          ///< Tiles along k of a step.
-  std::uint32_t lots = 1;             ///< Matrices of a step, one after the other.
-  bool columns_outermost = false;     ///< Grid order n, m, k in place of m, n, k.
+  std::uint32_t lots = 1;             ///< Of a step, one after the other.
+  LotsOf lots_of = LotsOf::kMatrices;
+  bool columns_outermost = false;  ///< Grid order n, m, k in place of m, n, k.
   /// The outer dimensions stand inside of the first of these: blocks of the side that has none of
   /// them (rows of the left one, columns of the right one) stay while all matrices go by.
   bool outer_inside = false;
@@ -34,6 +39,16 @@ struct DotTiling {
   /// them; else all of a block before its steps.
   bool turns_beside = false;
   double cycles = 0;  ///< What the search expects.
+
+  /// Lots of a step along a direction; 1: they are of another.
+  std::uint32_t lots_along(LotsOf direction) const { return lots_of == direction ? lots : 1; }
+  std::uint32_t column_steps() const {
+    return block_n / (columns_at_once * lots_along(LotsOf::kColumns));
+  }
+  /// Along the contracted dimension.
+  std::uint32_t depth_steps() const {
+    return block_k / (k_parts * lots_along(LotsOf::kContracted));
+  }
 };
 
 /// Finds the cut with the least expected time; refused when none fits VMEM.
@@ -78,7 +93,7 @@ Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling);
 /// out in the first one of the next, which is why its tiles become results from the second one on.
 std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling);
 /// Steps until columns are complete.
-std::uint32_t column_steps(const DotTiling& tiling);
+std::uint32_t steps_of_columns(const DotTiling& tiling);
 /// The last columns have no steps behind them. Those before have one too few: 1 where that is one
 /// run of finished_tiles.
 std::uint32_t runs_behind(const DotTiling& tiling);
@@ -118,11 +133,16 @@ struct DotSizes {
   struct Extent {
     std::uint32_t tiles = 0, block = 0;
   };
-  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type, Extent rows,
-                         Extent columns) const;
+  /// `extent`: elements of the rows of a matrix.
+  BlockShape block_shape(std::uint32_t OuterDimension::*stride, hlo::ElementType type,
+                         std::uint32_t extent, Extent rows, Extent columns) const;
   /// The block of an array in step with the result. Distances between matrices are those of the
   /// first result, in the array's own granules.
   BlockShape result_shape(hlo::ElementType type) const;
+  /// Elements along k that the last block has; the others of its tiles become 0 in VMEM.
+  std::uint32_t last_block_k() const;
+  /// Whether the last block along k has tiles beyond the arrays.
+  bool has_padded_k() const { return k_tiles % tiling.block_k != 0; }
   /// All is one tile of the grid, and each block lies in VMEM as its array does in HBM, with room
   /// behind it at most.
   bool has_whole_arrays() const;

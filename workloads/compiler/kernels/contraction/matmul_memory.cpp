@@ -83,6 +83,27 @@ void MatmulMemory::clear_rows(ElementType type, const VmemAddress& address, std:
   }
 }
 
+void MatmulMemory::clear_columns(ElementType type, const VmemAddress& address, std::uint32_t valid,
+                                 std::uint32_t rows, std::uint32_t columns) {
+  const std::uint32_t size = tile_rows(type);
+  const auto sublanes = static_cast<std::uint8_t>((1U << size) - 1);
+  const VReg ended = valid % 128 != 0 ? builder_.load({masks_, 8}) : VReg();
+  builder_.new_block();
+  builder_.loop(rows, [&](SReg index) {
+    SReg row = builder_.mul(index, columns * size);
+    if (address.base) row = builder_.add(row, address.base);
+    for (std::uint32_t column = valid / 128; column < columns; ++column) {
+      const VmemAddress tile =
+          VmemAddress(address.region, address.offset + std::int64_t{column} * size, row)
+              .mask(sublanes);
+      const bool ends_here = ended && column == valid / 128;
+      builder_.store(tile, ends_here ? builder_.and_(builder_.load(tile), ended)
+                                     : builder_.vector(Opcode::kVmov, 0.0F));
+    }
+  });
+  builder_.new_block();
+}
+
 void MatmulMemory::clear(const VmemAddress& address, std::uint64_t rows) {
   const std::uint64_t unroll = 16;
   const std::uint64_t tiles = rows / 8;

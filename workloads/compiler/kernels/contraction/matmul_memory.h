@@ -39,6 +39,9 @@ class MatmulMemory {
   /// Rows from `valid` on of `row_tiles` rows of tiles, `columns` tiles to a row, become 0.
   void clear_rows(hlo::ElementType type, const VmemAddress& address, std::uint32_t valid,
                   std::uint32_t row_tiles, std::uint32_t columns);
+  /// Lanes from `valid` on of `rows` rows of tiles, `columns` tiles to a row, become 0.
+  void clear_columns(hlo::ElementType type, const VmemAddress& address, std::uint32_t valid,
+                     std::uint32_t rows, std::uint32_t columns);
   /// Stores 0 to all rows of a range.
   void clear(const VmemAddress& address, std::uint64_t rows);
   /// Rounds fp32 tiles to packed ones.

@@ -68,7 +68,8 @@ std::vector<ElementwisePiece> ranges_of_lanes(const ExpressionGraph& whole,
                                               std::size_t operand_count, const Target& target,
                                               const PlanLimits& limits) {
   std::vector<ElementwisePiece> pieces;
-  const std::int64_t lanes = whole.space().linear ? 0 : whole.space().lanes();
+  if (whole.space().linear) return {};
+  const std::int64_t lanes = whole.space().lanes();
   for (std::int64_t count = 2; count <= kMostRanges; ++count, pieces.clear()) {
     // Vectors lie in registers of 1024.
     const std::int64_t most = round_up(ceil_divide(lanes, count), isa::kSublanes * isa::kLanes);

@@ -19,6 +19,8 @@ namespace {
 constexpr std::int64_t kReserveBytes = 256 << 10;
 /// In one piece of straight code whose sums along lanes are waited for together.
 constexpr int kMostRowsAtOnce = 16;
+/// Where registers are turned in their lanes: their way through the XLU takes as long as a dozen.
+constexpr int kTilesTurnedAtOnce = 32;
 /// Of a row that all passes go through together: the lanes of longer ones wait for the memory.
 constexpr std::int64_t kMostLaneTilesTogether = 4;
 /// Registers of the largest array in a block: 1 MiB of f32.
@@ -65,7 +67,11 @@ void ElementwisePlanner::find_needed_axes() {
     for (int axis : access.major_axes()) need(axis);
   };
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    if (!input.is_stream()) need_access(input.access);
+    if (input.stays()) need_access(input.access);
+  }
+  // What blocks have whole is found by indices.
+  for (int axis = 0; plan_.unit_axis < space_.row_axis() && axis <= space_.row_axis(); ++axis) {
+    if (!plan_.neighborhoods.empty()) need(axis);
   }
   for (const ExpressionNode& node : graph_.nodes()) {
     if (node.opcode == HloOpcode::kIota && node.axis != space_.lane_axis()) need(node.axis);
@@ -136,6 +142,7 @@ void ElementwisePlanner::choose_rows(ElementwisePlan::Group& group, std::int64_t
 /// Row tiles that a block has a multiple of.
 std::int64_t ElementwisePlanner::least_block() const {
   std::int64_t least = plan_.has_whole_matrices() ? plan_.radix(0) : 1;
+  if (!plan_.neighborhoods.empty()) least = std::lcm(least, plan_.unit);
   for (int level = 0; level <= plan_.last_level; ++level) {
     const ElementwisePlan::Group& group = plan_.group_at(level);
     least = std::lcm(least, group.by_matrix ? plan_.radix(0) : group.rows);
@@ -200,8 +207,20 @@ void ElementwisePlanner::choose_spread_group() {
   }
 }
 
+/// Registers turned in their lanes serve the lane tiles on both sides: a group is wide. Their
+/// results wait in the XLU's queue, not in registers.
+void ElementwisePlanner::choose_wide_group(ElementwisePlan::Group& group, int most_tiles,
+                                           int sums) {
+  const int tiles = std::min(most_tiles, kTilesTurnedAtOnce);
+  group.lanes = static_cast<int>(std::min<std::int64_t>(plan_.lane_tiles, tiles));
+  choose_rows(group, tiles / group.lanes);
+  const bool is_looped = group.lanes < plan_.lane_tiles;
+  if (is_looped && sums > 0) choose_rows(group, std::min(group.rows, std::max(1, 12 / sums)));
+}
+
 void ElementwisePlanner::choose_group(ElementwisePlan::Group& group, int most_tiles,
                                       bool crosses_lanes, int sums) {
+  if (plan_.turns_neighbors()) return choose_wide_group(group, most_tiles, sums);
   const std::size_t work = operations() + plan_.inputs.size();
   // Straight code of up to about 250 instructions.
   int tiles = work <= 4 ? 32 : work <= 8 ? 16 : work <= 32 ? 8 : work <= 64 ? 4 : 2;
@@ -225,7 +244,7 @@ void ElementwisePlanner::choose_group(ElementwisePlan::Group& group, int most_ti
 std::int64_t ElementwisePlanner::resident_bytes() const {
   std::int64_t rows = 0;
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    if (!input.is_stream()) rows += input.access.rows() * plan_.buffers_of(input);
+    if (input.stays()) rows += input.access.rows() * plan_.buffers_of(input);
     if (input.fixed) rows += 8;
     if (input.kept) rows += 8 * input.kept_registers(space_);
   }
@@ -254,12 +273,25 @@ std::int64_t ElementwisePlanner::streamed_bytes() const {
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (output.kind == OutputKind::kStream) rows += plan_.stream_rows(output.shape);
   }
+  for (const ElementwisePlan::Neighborhood& around : plan_.neighborhoods) {
+    rows += ceil_divide(around.step * around.unit_rows(), plan_.unit);
+  }
   return 2 * rows * 512;
+}
+
+/// What blocks of neighborhoods have beyond their own.
+std::int64_t ElementwisePlanner::halo_bytes() const {
+  std::int64_t rows = 0;
+  for (const ElementwisePlan::Neighborhood& around : plan_.neighborhoods) {
+    rows += 2 * around.halo() * around.unit_rows() + 3 * isa::kSublanes;
+  }
+  return rows * isa::kVmemRowBytes;
 }
 
 /// Bytes of VMEM for the row tiles of a block.
 std::int64_t ElementwisePlanner::room() const {
-  return static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - kReserveBytes;
+  return static_cast<std::int64_t>(target_.vmem_bytes) - resident_bytes() - halo_bytes() -
+         kReserveBytes;
 }
 
 /// Of long rows no tile is kept that another pass can compute again.
@@ -275,6 +307,9 @@ std::optional<Refusal> ElementwisePlanner::choose_block() {
     }
     if (input.is_spread()) ++slots;
   }
+  for (const ElementwisePlan::Neighborhood& around : plan_.neighborhoods) {
+    largest = std::max(largest, ceil_divide(around.step * around.unit_rows(), plan_.unit));
+  }
   for (const ElementwisePlan::Output& output : plan_.outputs) {
     if (output.kind != OutputKind::kStream) continue;
     largest = std::max(largest, plan_.stream_rows(output.shape));
@@ -288,7 +323,7 @@ std::optional<Refusal> ElementwisePlanner::choose_block() {
   }
   const std::int64_t per_row_tile = streamed_bytes() + slots * kRegisterBytes;
   const std::int64_t most = per_row_tile == 0 ? plan_.row_tiles : room() / per_row_tile;
-  if (room() <= 0 || most < 1) {
+  if (room() <= 0 || most < plan_.unit) {
     return refuse(
         graph_.space_shape(),
         "expected the broadcast operands, the results of reductions and two buffers of eight "

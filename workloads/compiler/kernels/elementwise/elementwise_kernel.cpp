@@ -71,7 +71,7 @@ void ElementwiseKernel::emit_parts() {
   load.flag = part_flag_;
   std::uint64_t loaded = 0;
   for (const Input& input : plan_.inputs) {
-    if (!input.is_stream() && input.sliced) loaded += granules(input.access.shape);
+    if (input.stays() && input.sliced) loaded += granules(input.access.shape);
   }
   load.granules = [loaded](Index) { return ScalarOperand(static_cast<std::int64_t>(loaded)); };
   if (loaded > 0) load.start = [this](Index part, Index buffer) { start_part_loads(part, buffer); };
@@ -128,6 +128,10 @@ void ElementwiseKernel::allocate(const std::vector<VmemRegion>& regions) {
     loads_packed |= is_packed(input.access.shape);
     allocate_input(input);
   }
+  for (ElementwisePlan::Neighborhood& around : plan_.neighborhoods) {
+    around.region = builder_.allocate_vmem(
+        static_cast<std::uint64_t>(2 * buffer_rows_of(around) + 3 * isa::kSublanes));
+  }
   for (Output& output : plan_.outputs) {
     stores_packed |= is_packed(output.shape);
     allocate_output(output);
@@ -180,7 +184,7 @@ void ElementwiseKernel::allocate_sums_that_go_on() {
 }
 
 void ElementwiseKernel::allocate_input(Input& input) {
-  if (!is_resident_) {
+  if (!is_resident_ && !input.is_in_neighborhood()) {
     const std::int64_t rows = input.is_stream()
                                   ? 2 * plan_.block * plan_.stream_rows(input.access.shape) +
                                         (input.is_ahead() ? 3 : 1) * isa::kSublanes
@@ -243,7 +247,7 @@ void ElementwiseKernel::load_residents() {
   if (is_resident_) return;
   std::uint64_t granules = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream() || input.sliced) continue;
+    if (!input.stays() || input.sliced) continue;
     const std::uint64_t size = tpu::compiler::granules(input.access.shape);
     ScalarOperand from = operand_address(input.operand);
     if (input.begin > 0) from = builder_.add(from, input.begin);
@@ -256,7 +260,7 @@ void ElementwiseKernel::load_residents() {
 /// What stays while a part is worked on.
 void ElementwiseKernel::start_part_loads(Index part, Index buffer) {
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream() || !input.sliced) continue;
+    if (!input.stays() || !input.sliced) continue;
     const std::uint64_t size = granules(input.access.shape);
     const Index rows =
         plan_.buffers_of(input) > 1 ? multiply(builder_, buffer, input.access.rows()) : Index{};
@@ -333,7 +337,10 @@ void ElementwiseKernel::emit_blocks() {
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
   load.granules = [this](Index block) { return loaded_granules(block); };
-  if (loaded_granules({}) > 0) {
+  const bool is_loaded = std::any_of(
+      plan_.inputs.begin(), plan_.inputs.end(),
+      [](const Input& input) { return input.is_stream() || input.is_in_neighborhood(); });
+  if (is_loaded) {
     load.start = [this](Index block, Index parity) { start_loads(block, parity); };
   }
   store.flag = store_flag_;
@@ -346,7 +353,10 @@ void ElementwiseKernel::emit_blocks() {
   const bool has_rest = plan_.row_tiles % plan_.block != 0 || plan_.ends_early() || is_ahead;
   BlockPipeline pipeline(builder_, {ceil_divide(plan_.row_tiles, plan_.block), has_rest}, load,
                          store);
-  pipeline.run([this](Index block, Index parity) { compute_block(parity, row_tiles_of(block)); });
+  pipeline.run([this](Index block, Index parity) {
+    keep_halos(block, parity);
+    compute_block(parity, row_tiles_of(block));
+  });
   emitter_.forget();
 }
 
@@ -448,6 +458,7 @@ Place ElementwiseKernel::place_of(Index group, std::int64_t row, Index buffer32,
   for (const Output& output : plan_.outputs) has_packed |= is_packed(output.shape);
   place.rows32 = rows(8, buffer32);
   if (has_packed) place.rows16 = rows(4, buffer16);
+  place.row_in_block = group.plus(row);
   place.slot_rows = multiply(builder_, group, 8).plus(8 * row);
   return place;
 }
@@ -462,6 +473,7 @@ void ElementwiseKernel::emit_passes(int first_level, int last_level, Index parit
                                                          : plan_.pass_at(last_level));
   emitter_.forget();
   reset_digits();
+  begin_neighborhoods(parity);
   parity_ = parity;
   if (!group_->by_matrix) {
     emit_groups(first_level, last_level, {}, row_tiles);
@@ -529,6 +541,7 @@ std::vector<Place> ElementwiseKernel::places_of(Index group, std::int64_t count)
     place.rows16.offset += row * plan_.lane_tiles * 4;
     place.lines32.offset += row * 8 * isa::kSublanes;
     place.lines16.offset += row * 4 * isa::kSublanes;
+    place.row_in_block.offset += row;
     place.slot_rows.offset += row * 8;
     place.major_key = static_cast<int>(row / matrix);
     if (plan_.counts()) place.digits = digits_at(row);
@@ -623,9 +636,12 @@ void ElementwiseKernel::turn_values(const std::vector<int>& nodes, const Place& 
   }
 }
 
-/// The last pass goes row by row where rows have values of their own and are not added to others.
+/// The last pass goes row by row where rows have values of their own, or, of many rows of few lane
+/// tiles, turned registers that these share, and are not added to others.
 bool ElementwiseKernel::works_by_rows(int level) const {
-  return level == plan_.last_level && !plan_.row_values.empty() &&
+  const bool has_turned = plan_.turns_neighbors() && group_->rows > plan_.lane_tiles;
+  const bool has_values = !plan_.row_values.empty() || has_turned;
+  return level == plan_.last_level && has_values &&
          std::all_of(plan_.reductions.begin(), plan_.reductions.end(),
                      [](const Reduction& each) { return each.along_lanes; });
 }

@@ -29,6 +29,10 @@ namespace tpu::compiler {
 /// writes results and adds to the accumulators of reductions along other axes. These are combined
 /// and written when all blocks (of a part, where it is sliced) are done.
 ///
+/// Elements that stand elsewhere are loaded from two tiles or more, eight rows of them with a mask
+/// and a distance between sublanes, and turned in their lanes: the XLU takes a register every eight
+/// cycles and gives it 92 later (v3), so those of a group are asked for before the first is needed.
+///
 /// Where the arrays stand in VMEM already, whole, there is one block and nothing is moved.
 class ElementwiseKernel {
  public:
@@ -88,9 +92,30 @@ class ElementwiseKernel {
   std::int64_t row_tiles_of(Index block) const;
   std::int64_t block_granules(const ArrayPart& part, const hlo::Shape& shape, Index block) const;
   std::int64_t input_granules(const Input& input, Index block) const;
-  std::int64_t loaded_granules(Index block) const;
+  ScalarOperand loaded_granules(Index block);
   std::int64_t stored_granules(Index block) const;
   Index buffer_rows(const hlo::Shape& shape, Index parity);
+
+  // Arrays that are read around a block (elementwise_halos.cpp).
+  using Neighborhood = ElementwisePlan::Neighborhood;
+  /// Units from `begin` to `end`.
+  struct Units {
+    Index begin, end;
+  };
+  /// VMEM rows of a buffer.
+  std::int64_t buffer_rows_of(const Neighborhood& around) const {
+    return (plan_.units_of_block() * around.step + around.halo()) * around.unit_rows();
+  }
+  Index least(Index a, Index b);
+  Units units_around(const Neighborhood& around, Index block);
+  ScalarOperand granules_around(const Neighborhood& around, Index block);
+  void start_loads_around(const Neighborhood& around, Index block, Index parity);
+  void load_units(const Neighborhood& around, const Units& units, std::int64_t moved, Index to,
+                  Index parity);
+  BoxDma& around_dma(const Neighborhood& around);
+  void move_rows(VmemRegion region, Index from, Index to, std::int64_t registers,
+                 std::uint8_t sublanes);
+  void keep_halos(Index block, Index parity);
   ScalarOperand operand_address(int operand);
   ScalarOperand part_address(int operand, std::int64_t begin, Index part, std::uint64_t granules);
   Index part_begin(const Input& input, Index buffer);
@@ -146,16 +171,21 @@ class ElementwiseKernel {
   void reset_digits();
   void advance(std::vector<SVariable>& digits, std::int64_t row_tiles);
 
-  // Values (elementwise_values.cpp).
+  // Values (elementwise_values.cpp, elementwise_shifts.cpp).
   ExpressionValue source(int node, const Place& place);
   VReg column_value(const Input& input, const Place& place);
   VReg value_ahead(const Input& input, const Place& place);
   VmemAddress kept_column(const Input& input, const Place& place);
   VReg shifted_value(const Input& input, const Place& place);
   Index index_inside(const ArrayAccess& access, int axis, Index index, std::int64_t count);
-  VReg turned_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile,
-                   int distance);
-  VReg shifted_rows(const Input& input, Index first_tile, Index row_tile, Index lane_tile);
+  Index lane_tile_inside(const Input& input, Index tile);
+  void forget_shifts();
+  Index product(Index index, std::int64_t factor);
+  Index shifted_tile(const Input& input, const Place& place, std::int64_t down, Index lane_tile);
+  Index unit_in_block(const Place& place);
+  void begin_neighborhoods(Index parity);
+  VmemAddress shifted_address(const Input& input, Index rows) const;
+  VReg shifted_rows(const Input& input, const Place& place, Index lane_tile, int turned);
   Index within(Index index, std::int64_t first, std::int64_t last);
   Index array_rows(const ArrayAccess& access, const Place& place, bool sliced, Index& row,
                    Index& lane, Index begin = {});
@@ -193,12 +223,16 @@ class ElementwiseKernel {
   KernelBuilder& builder_;
   bool is_resident_ = false;  ///< The arrays stand in VMEM.
   std::unique_ptr<TileMemory> memory_;
-  /// Registers of the present block that a lane tile beside needs, too: of an input, by where they
-  /// stand.
-  using TurnedKey = std::tuple<int, std::uint32_t, std::int64_t, std::uint32_t, std::int64_t,
-                               std::uint32_t, std::int64_t>;
-  std::map<TurnedKey, VReg> turned_;
-  std::uint32_t turned_block_ = 0;
+  /// Registers of the present block of code that a lane tile beside needs, too: of an array, by how
+  /// many rows and lanes they are turned and where their two tiles stand. Likewise indices.
+  using RowsKey =
+      std::tuple<int, int, int, std::uint32_t, std::int64_t, std::uint32_t, std::int64_t>;
+  std::map<RowsKey, VReg> rows_;
+  std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t, bool>, Index> inside_;
+  std::map<std::pair<std::uint32_t, std::int64_t>, SReg> products_;
+  std::uint32_t shifts_block_ = 0;
+  SReg first_unit_;                  ///< Of the present block.
+  std::vector<Index> around_begin_;  ///< VMEM rows before the buffers of the present block.
   ExpressionEmitter emitter_;
 
   const ElementwisePlan::Group* group_ = nullptr;  ///< Of the pass at hand.

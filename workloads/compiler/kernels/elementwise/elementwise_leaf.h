@@ -41,13 +41,17 @@ struct ArrayAccess {
   std::int64_t x_tiles = 1, y_tiles = 1;
   std::vector<MajorTerm> majors;
   std::vector<std::int64_t> shift;  ///< kShifted: by axis.
+  std::vector<std::int64_t> step;   ///< kShifted: by axis; none: 1.
   int row = 0, lane = 0;            ///< Of a tile, where neither x nor y moves: an element.
-  bool wraps = false;               ///< kShifted: outside of the array is its other end.
+  std::vector<bool> wraps;          ///< kShifted: by axis, outside of the array is its other end.
 
   /// VMEM rows that a tile takes: 8, of packed bf16 4.
   std::int64_t tile_rows() const;
   /// VMEM rows of the whole array, in whole registers.
   std::int64_t rows() const;
+  std::int64_t step_along(int axis) const {
+    return step.empty() ? 1 : step[static_cast<std::size_t>(axis)];
+  }
   bool needs_rows() const;  ///< Whether the value depends on the row tile.
   /// Major axes that the position depends on.
   std::vector<int> major_axes() const;

@@ -45,6 +45,37 @@ VReg TileMemory::load_tile(ElementType type, const VmemAddress& address) {
   return builder_.and_(builder_.shift_left(pairs, shift_), kHighHalf);
 }
 
+VReg TileMemory::load_rows(ElementType type, const std::vector<VmemAddress>& tiles, int above,
+                           int step) {
+  constexpr int kRows = isa::kSublanes;
+  if (above == 0 && step == 1) return load_tile(type, tiles[0]);
+  const bool is_packed = type == ElementType::kBf16;
+  VReg rows;
+  for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
+    // Sublanes whose rows stand in this tile; of pairs of rows each gets its own.
+    const int first = static_cast<int>(tile) * kRows;
+    std::uint32_t sublanes = 0, pairs = 0;
+    for (int i = 0; i < kRows; ++i) {
+      const int row = above + step * i - first;
+      if (row < 0 || row >= kRows) continue;
+      sublanes |= 1U << i;
+      pairs |= static_cast<std::uint32_t>(row / 2) << 3 * i;
+    }
+    if (sublanes == 0) continue;
+    const auto mask = static_cast<std::uint8_t>(sublanes);
+    const VReg some = is_packed
+                          ? builder_.load_shuffled(tiles[tile].mask(mask), pairs)
+                          : builder_.load(tiles[tile].plus(above - first).stride(step).mask(mask));
+    rows = rows ? builder_.or_(rows, some) : some;
+  }
+  if (!is_packed) return rows;
+  if (step % 2 == 0) {
+    return above % 2 == 0 ? builder_.shift_left(rows, 16) : builder_.and_(rows, kHighHalf);
+  }
+  const VReg shift = above % 2 == 0 ? shift_ : builder_.vector(Opcode::kVxorU32, shift_, 16);
+  return builder_.and_(builder_.shift_left(rows, shift), kHighHalf);
+}
+
 void TileMemory::store_tile(ElementType type, const VmemAddress& address, VectorOperand value) {
   if (type != ElementType::kBf16) {
     builder_.store(address, value);

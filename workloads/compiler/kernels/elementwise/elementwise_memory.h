@@ -25,6 +25,9 @@ class TileMemory {
   TileMemory(KernelBuilder& builder, bool loads_packed, bool stores_packed);
 
   VReg load_tile(hlo::ElementType type, const VmemAddress& address);
+  /// Eight rows of tiles that follow each other, `step` apart, behind so many `above`.
+  VReg load_rows(hlo::ElementType type, const std::vector<VmemAddress>& tiles, int above,
+                 int step = 1);
   void store_tile(hlo::ElementType type, const VmemAddress& address, VectorOperand value);
   /// Row `row` of the tile at `rows` in every sublane.
   VReg load_row(hlo::ElementType type, VmemRegion region, Index rows, Index row);

@@ -96,16 +96,30 @@ std::int64_t ElementwisePlan::radix(int digit) const {
 std::int64_t ElementwisePlan::waited_granules() const {
   std::int64_t sum = 0;
   for (const Input& input : inputs) {
-    if (!input.is_stream()) sum += static_cast<std::int64_t>(granules(input.access.shape));
+    if (input.stays()) sum += static_cast<std::int64_t>(granules(input.access.shape));
   }
   return sum;
 }
 
 bool ElementwisePlan::has_streams() const {
   return std::any_of(inputs.begin(), inputs.end(),
-                     [](const Input& input) { return input.is_stream(); }) ||
+                     [](const Input& input) { return !input.stays(); }) ||
          std::any_of(outputs.begin(), outputs.end(),
                      [](const Output& output) { return output.kind == OutputKind::kStream; });
+}
+
+std::int64_t ElementwisePlan::units_along(int axis) const {
+  std::int64_t units = 1;
+  for (int inner = axis + 1; inner <= unit_axis; ++inner) {
+    units *= inner == space.row_axis() ? space.row_tiles() : space.extent(inner);
+  }
+  return units;
+}
+
+bool ElementwisePlan::turns_neighbors() const {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Input& input) {
+    return input.is_in_neighborhood() && input.access.shift.back() % isa::kLanes != 0;
+  });
 }
 
 bool ElementwisePlan::has_vectors_in_rows() const {

@@ -33,7 +33,33 @@ constexpr std::size_t kPassKinds = 3;  ///< That have groups of their own.
 /// is the same at every major index, and that does not fit either (a mask of all heads), streams
 /// again for each ("repeated"); blocks then divide it. Where no part fits either, so does an array
 /// of several matrices that comes again along outer axes.
+///
+/// Arrays of which elements elsewhere are read stream, too: blocks of theirs reach further, as far
+/// as those elements stand away, and come once however many distances are read. What two blocks
+/// share goes from the one's buffer to the other's.
 struct ElementwisePlan {
+  /// An operand that is read around the places of a block. It is a sequence of units, each of
+  /// which stands for so many row tiles of the space; a block at units u to u + k reads those from
+  /// s u + first to s (u + k) + last, where those of neighbouring units stand s apart.
+  struct Neighborhood {
+    int operand = 0;
+    hlo::Shape shape;
+    std::vector<std::int64_t> steps;  ///< By axis; none: 1.
+    std::int64_t units = 1;           ///< Of the array.
+    std::int64_t tiles = 1;           ///< Of a unit.
+    std::int64_t first = 0, last = 0;
+    std::int64_t step = 1;
+    /// Units of the array of which one is read, and the first that is: others stay in HBM.
+    std::int64_t pitch = 1, phase = 0;
+    bool wraps = false;  ///< In front of the first unit is the last one.
+    VmemRegion region;   ///< Two buffers, and a tile on each side of them.
+
+    /// Units that a block has beyond its own.
+    std::int64_t halo() const { return last - first; }
+    std::int64_t tile_rows() const { return shape.type == hlo::ElementType::kBf16 ? 4 : 8; }
+    std::int64_t unit_rows() const { return tiles * tile_rows(); }
+    std::int64_t unit_granules() const { return unit_rows() / 2; }
+  };
   struct Input {
     int node = -1;
     int operand = 0;
@@ -49,11 +75,16 @@ struct ElementwisePlan {
     /// (where it depends on them) at each index of `kept_majors`.
     bool kept = false;
     std::vector<int> kept_majors;
-    VmemRegion region;  ///< Buffers of a stream, or the whole array.
-    VmemRegion slots;   ///< Columns: a register per row tile of the block, of all that is kept, or
-                        ///< one.
+    int neighborhood = -1;        ///< That it is read from; -1: none.
+    std::int64_t units_away = 0;  ///< Where its first row tile stands there.
+    VmemRegion region;            ///< Buffers of a stream, or the whole array.
+    VmemRegion slots;  ///< Columns: a register per row tile of the block, of all that is kept, or
+                       ///< one.
 
     bool is_stream() const { return access.kind == ArrayAccess::Kind::kStream; }
+    bool is_in_neighborhood() const { return neighborhood >= 0; }
+    /// An array that stays while the kernel, or a part of it, runs.
+    bool stays() const { return !is_stream() && !is_in_neighborhood(); }
     /// A vector that is read further on: blocks have a tile more, where there is one.
     bool is_ahead() const { return access.linear && part.lanes > 0; }
     bool is_column() const { return access.kind == ArrayAccess::Kind::kColumn; }
@@ -141,6 +172,11 @@ struct ElementwisePlan {
   /// way meanwhile; or of one part, whose work waits for it.
   std::int64_t part_buffers = 1;
   std::vector<Input> inputs;
+  std::vector<Neighborhood> neighborhoods;
+  /// Of neighborhoods: the innermost axis of which blocks have some indices and not all, and row
+  /// tiles of the space at each. They are single row tiles where it is the row axis.
+  int unit_axis = kNoAxis;
+  std::int64_t unit = 1;
   std::vector<Reduction> reductions;
   std::vector<RowValue> row_values;
   std::vector<ColumnValue> column_values;
@@ -220,6 +256,11 @@ struct ElementwisePlan {
   /// Granules that the kernel waits for before it begins.
   std::int64_t waited_granules() const;
   bool has_streams() const;
+  /// Units of a block, and from one index of an axis to the next one.
+  std::int64_t units_of_block() const { return block / unit; }
+  std::int64_t units_along(int axis) const;
+  /// Whether what is read elsewhere stands in other lanes.
+  bool turns_neighbors() const;
   bool has_vectors_in_rows() const;
   bool keeps_columns() const;
 };

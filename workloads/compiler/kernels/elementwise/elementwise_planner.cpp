@@ -109,10 +109,14 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
     input.operand = static_cast<int>(node.parameter);
     hlo::Shape shape = node.shape;
     if (!node.shift.empty()) {
-      if (!limits_.whole_arrays) return refuse(shape, "expected the elements at their places");
       input.access = shifted_access(shape, node.shift);
       input.access.wraps = node.wraps;
-      plan_.inputs.push_back(std::move(input));
+      input.access.step = node.step;
+      if (limits_.whole_arrays) {
+        plan_.inputs.push_back(std::move(input));
+      } else if (const auto refusal = read_around(node, std::move(input))) {
+        return refusal;
+      }
       continue;
     }
     if (node.element_row >= 0) {
@@ -152,6 +156,7 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
     input.kept = keeps_column(input);
     plan_.inputs.push_back(std::move(input));
   }
+  read_centers_around();
   return std::nullopt;
 }
 

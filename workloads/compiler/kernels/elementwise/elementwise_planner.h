@@ -50,6 +50,7 @@ class ElementwisePlanner {
     if (!limits_.whole_arrays) plan_.tile_values = tile_values_of(graph_, plan_);
     repeat_large_tiles();
     choose_shape();
+    if (const auto refusal = choose_units()) return *refusal;
     compute_again_what_has_no_room();
     find_needed_axes();
     choose_unroll();
@@ -79,6 +80,15 @@ class ElementwisePlanner {
   bool is_range() const { return plan_.parts * plan_.part_extent() < whole_extent(plan_.cut_axis); }
   bool keeps_column(ElementwisePlan::Input& input) const;
   std::optional<Refusal> find_inputs();
+  std::optional<Refusal> read_around(const ExpressionNode& node, ElementwisePlan::Input input);
+  void read_centers_around();
+  bool may_divide(int axis) const;
+  void leave_out_units(ElementwisePlan::Neighborhood& around,
+                       const std::vector<ElementwisePlan::Input*>& inputs) const;
+  void find_reach(ElementwisePlan::Neighborhood& around,
+                  const std::vector<ElementwisePlan::Input*>& inputs) const;
+  std::optional<Refusal> choose_units();
+  std::int64_t halo_bytes() const;
   bool has_sliced_results(int reduction) const;
   std::optional<Refusal> find_reductions();
   bool is_reduced(const ExpressionNode& node, int axis) const;
@@ -104,6 +114,7 @@ class ElementwisePlanner {
   void choose_unroll();
   void choose_passes_together();
   void choose_group(ElementwisePlan::Group& group, int most_tiles, bool crosses_lanes, int sums);
+  void choose_wide_group(ElementwisePlan::Group& group, int most_tiles, int sums);
   void choose_spread_group();
   void shrink_groups(std::int64_t most);
   std::optional<Refusal> choose_block();

@@ -26,10 +26,17 @@ std::int64_t ElementwiseKernel::input_granules(const Input& input, Index block) 
   return own + plan_.stream_granules(input.access.shape, 1);
 }
 
-std::int64_t ElementwiseKernel::loaded_granules(Index block) const {
-  std::int64_t sum = 0;
+ScalarOperand ElementwiseKernel::loaded_granules(Index block) {
+  std::int64_t streamed = 0;
   for (const Input& input : plan_.inputs) {
-    if (input.is_stream()) sum += input_granules(input, block);
+    if (input.is_stream()) streamed += input_granules(input, block);
+  }
+  ScalarOperand sum(streamed);
+  for (const Neighborhood& around : plan_.neighborhoods) {
+    const ScalarOperand more = granules_around(around, block);
+    const bool is_known = !sum.reg && !more.reg;
+    sum = is_known ? ScalarOperand(sum.immediate + more.immediate)
+                   : ScalarOperand(builder_.add(sum, more));
   }
   return sum;
 }
@@ -85,6 +92,7 @@ void ElementwiseKernel::make_dmas() {
   for (const Input& input : plan_.inputs) {
     if (input.is_stream()) prepare(true, input.part, input.access.shape);
   }
+  for (const Neighborhood& around : plan_.neighborhoods) around_dma(around);
   for (const Output& output : plan_.outputs) {
     if (output.kind == OutputKind::kStream) prepare(false, output.part, output.shape);
   }
@@ -149,6 +157,7 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     stream_dma(true, input.part, shape)
         .start(from, to, to_operand(builder_, parity.plus(load_flag_)), size);
   }
+  for (const Neighborhood& around : plan_.neighborhoods) start_loads_around(around, block, parity);
   advance_walks(true);
 }
 

@@ -20,6 +20,7 @@ struct Place {
   Index rows32;            ///< VMEM rows from a block's begin, in streamed arrays of 32-bit types.
   Index rows16;            ///< The same in packed arrays.
   Index lines32, lines16;  ///< Both in arrays whose rows are vectors.
+  Index row_in_block;      ///< Number of the row tile in the block.
   Index slot_rows;         ///< VMEM rows from the begin of what a block keeps per row tile.
   int lane_key = -1;       ///< Equal keys, equal lane tile (within one straight piece of code).
   int row_key = -1;        ///< Equal keys, equal row tile and major indices.

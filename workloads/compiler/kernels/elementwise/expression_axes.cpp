@@ -193,10 +193,9 @@ int ExpressionGraph::position_in_parts(const ExpressionNode& iota, int part_axis
 int ExpressionGraph::without_padding(int value, std::int64_t lanes, int part_axis,
                                      hlo::HloOpcode reducer) {
   const hlo::ElementType type = nodes_[static_cast<std::size_t>(value)].shape.type;
-  const int is_whole =
-      add_position_test(part_axis, hlo::ComparisonDirection::kLt, lanes / isa::kLanes);
+  const int is_whole = position_test(part_axis, hlo::ComparisonDirection::kLt, lanes / isa::kLanes);
   const int is_lane =
-      add_position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes % isa::kLanes);
+      position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes % isa::kLanes);
   const int is_own =
       add_operation(hlo::HloOpcode::kOr, hlo::ElementType::kPred, {is_whole, is_lane});
   const int nothing = add_operation(hlo::HloOpcode::kConstant, type, {});

@@ -61,83 +61,6 @@ VectorCost vector_cost_of(const ExpressionNode& node) {
   return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
 }
 
-namespace {
-
-/// Whether registers of an array can be loaded that begin so many elements further on: of vectors
-/// whole rows of lanes, of packed arrays whole tiles along the rows.
-bool loads_shifted(const hlo::Shape& shape, std::size_t dimension, std::int64_t shift) {
-  const bool is_packed = shape.type == hlo::ElementType::kBf16;
-  if (shape.rank() == 1) return hlo::byte_size(shape.type) == 4 && shift % isa::kLanes == 0;
-  const std::vector<std::int64_t>& minor_to_major = shape.layout.minor_to_major;
-  if (!is_packed || minor_to_major.size() < 2) return hlo::byte_size(shape.type) == 4;
-  const auto row = static_cast<std::size_t>(minor_to_major[1]);
-  return dimension != row || shift % isa::kSublanes == 0;
-}
-
-}  // namespace
-
-bool moves_by_shifts(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {
-  constexpr std::size_t kMostParts = 8;
-  const auto is_alike = [&](hlo::InstructionId operand) {
-    const hlo::Shape& shape = computation.at(operand).shape;
-    return shape.type == instruction.shape.type && shape.rank() >= 1 &&
-           shape.layout == instruction.shape.layout;
-  };
-  const auto loads = [&](std::size_t dimension, std::int64_t shift) {
-    return loads_shifted(instruction.shape, dimension, shift);
-  };
-  const auto dimensions = static_cast<std::size_t>(instruction.shape.rank());
-  switch (instruction.opcode) {
-    case HloOpcode::kSlice: {
-      const auto& slice = instruction.slice;
-      for (std::size_t d = 0; d < dimensions; ++d) {
-        if (slice->strides[d] != 1 || !loads(d, slice->starts[d])) return false;
-      }
-      return is_alike(instruction.operands[0]);
-    }
-    case HloOpcode::kPad:
-      for (std::size_t d = 0; d < dimensions; ++d) {
-        const hlo::PaddingDimension& padding = instruction.padding[d];
-        if (padding.interior != 0 || !loads(d, padding.low)) return false;
-      }
-      return is_alike(instruction.operands[0]);
-    case HloOpcode::kConcatenate: {
-      const auto dimension = static_cast<std::size_t>(instruction.dimensions[0]);
-      std::int64_t begin = 0;
-      for (hlo::InstructionId part : instruction.operands) {
-        if (!is_alike(part) || !loads(dimension, begin)) return false;
-        begin += computation.at(part).shape.dimensions[dimension];
-      }
-      return instruction.operands.size() <= kMostParts;
-    }
-    default:
-      return false;
-  }
-}
-
-bool needs_whole_arrays(const hlo::Computation& fused) {
-  const auto is_read_as_vector = [&](hlo::InstructionId slice) {
-    return std::any_of(
-        fused.instructions.begin(), fused.instructions.end(), [&](const hlo::HloInstruction& user) {
-          const bool reads = user.opcode == HloOpcode::kReshape && user.operands[0] == slice;
-          return reads && (user.shape.rank() == 0 || vector_in_rows(fused, user));
-        });
-  };
-  const auto is_elsewhere = [&](const hlo::HloInstruction& each) {
-    const bool is_move = each.opcode == HloOpcode::kPad || each.opcode == HloOpcode::kSlice ||
-                         each.opcode == HloOpcode::kConcatenate;
-    if (!is_move || moves_lanes(fused, each)) return false;
-    if (is_stack_of_vectors(fused, each) || is_read_as_vector(each.id)) return false;
-    if (each.opcode == HloOpcode::kSlice) {
-      return !part_of_slice(fused.at(each.operands[0]).shape, each).has_value();
-    }
-    return each.opcode == HloOpcode::kPad ||
-           !std::all_of(each.operands.begin(), each.operands.end(),
-                        [&](hlo::InstructionId id) { return is_computed_part(fused.at(id)); });
-  };
-  return std::any_of(fused.instructions.begin(), fused.instructions.end(), is_elsewhere);
-}
-
 hlo::Computation computation_of(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction) {
   if (instruction.opcode == HloOpcode::kFusion) {
@@ -353,21 +276,61 @@ int ExpressionGraph::add(ExpressionNode node) {
   return static_cast<int>(nodes_.size()) - 1;
 }
 
-std::vector<int> ExpressionGraph::unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
-                                                    const std::vector<int>& axes) const {
-  std::vector<int> result(from.dimensions.size(), kNoAxis);
-  std::size_t j = 0;
-  for (std::size_t i = 0; i < from.dimensions.size(); ++i) {
-    if (from.dimensions[i] == 1) continue;
-    while (j < to.dimensions.size() && to.dimensions[j] == 1) ++j;
-    if (j == to.dimensions.size() || to.dimensions[j] != from.dimensions[i]) return {};
-    result[i] = axes[j++];
+/// An operation on the same values as another one is that one: a selection by position is asked for
+/// by pads, concatenations and what the program itself compares.
+int ExpressionGraph::add_once(ExpressionNode node) {
+  const auto is_same_selection = [&](int value) {
+    const ExpressionNode& other = nodes_[static_cast<std::size_t>(value)];
+    return other.opcode == HloOpcode::kSelect && other.operands[0] == node.operands[0];
+  };
+  if (node.opcode == HloOpcode::kSelect) {
+    for (std::size_t i = 1; i <= 2; ++i) {
+      int& chosen = node.operands[i];
+      if (is_same_selection(chosen)) chosen = nodes_[static_cast<std::size_t>(chosen)].operands[i];
+    }
   }
+  for (const ExpressionNode& other : nodes_) {
+    if (other.opcode == node.opcode && other.shape.type == node.shape.type &&
+        other.operands == node.operands && other.axes == node.axes && other.axis == node.axis &&
+        other.direction == node.direction && other.bits == node.bits && other.shift == node.shift &&
+        other.row == node.row && other.attributes == node.attributes) {
+      return static_cast<int>(&other - nodes_.data());
+    }
+  }
+  return add(std::move(node));
+}
+
+/// Axes of the operand's dimensions: a reshape keeps the order of those that are not one, a bitcast
+/// the order in which they lie.
+std::vector<int> ExpressionGraph::operand_axes_of_reshape(const hlo::HloInstruction& reshape,
+                                                          const std::vector<int>& axes) const {
+  const hlo::Shape &from = fused_.at(reshape.operands[0]).shape, &to = reshape.shape;
+  const auto dimensions_in_order = [&](const hlo::Shape& shape) {
+    std::vector<std::int64_t> order(shape.dimensions.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (reshape.opcode == HloOpcode::kBitcast) order = major_to_minor(shape);
+    const auto is_one = [&](std::int64_t d) {
+      return shape.dimensions[static_cast<std::size_t>(d)] == 1;
+    };
+    order.erase(std::remove_if(order.begin(), order.end(), is_one), order.end());
+    return order;
+  };
+  const std::vector<std::int64_t> given = dimensions_in_order(from), made = dimensions_in_order(to);
+  bool same = given.size() == made.size();
+  std::vector<int> result(from.dimensions.size(), kNoAxis);
+  for (std::size_t i = 0; same && i < given.size(); ++i) {
+    const auto g = static_cast<std::size_t>(given[i]), m = static_cast<std::size_t>(made[i]);
+    same = from.dimensions[g] == to.dimensions[m];
+    result[g] = axes[m];
+  }
+  if (!same) refuse(reshape, "inside a fusion a reshape may only add or remove dimensions of 1");
   return result;
 }
 
 int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& shape,
                                      const std::vector<int>& axes, const ArrayPart& part) {
+  const bool is_elsewhere = part == ArrayPart{} && has_other_tiles(shape, axes);
+  if (!away_.is_none() || is_elsewhere) return shifted_parameter(id, shape, axes);
   const hlo::HloInstruction& instruction = fused_.at(id);
   ExpressionNode node;
   node.opcode = HloOpcode::kParameter;
@@ -449,64 +412,10 @@ int ExpressionGraph::visit_stack(const hlo::HloInstruction& stack) {
   return add(std::move(node));
 }
 
-int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::vector<int>& axes) {
-  const hlo::HloInstruction& operand = fused_.at(slice.operands[0]);
-  const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
-  const bool is_alone = slice.id == fused_.root;
-  const bool is_read = part && operand.opcode == HloOpcode::kParameter && !is_alone;
-  if (!is_read && turns_lanes(slice, axes)) {
-    const auto lanes = static_cast<std::size_t>(slice.shape.layout.minor_to_major[0]);
-    return moved_in_lanes(operand.id, slice.slice->starts[lanes], axes);
-  }
-  if (!part || is_alone) return shifted_parameter(slice, operand.id, slice.slice->starts, axes);
-  if (operand.opcode != HloOpcode::kParameter) refuse(slice, "expected a slice of an operand");
-  return visit_parameter(operand.id, slice.shape, axes, *part);
-}
-
-/// The operand's element `starts` away from each point.
-int ExpressionGraph::shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
-                                       const std::vector<std::int64_t>& starts,
-                                       const std::vector<int>& axes) {
-  const hlo::HloInstruction& array = fused_.at(operand);
-  if (array.opcode != HloOpcode::kParameter || axes != space_axes_ ||
-      !moves_by_shifts(fused_, by)) {
-    refuse(by, "inside a fusion elements of operands move by whole rows and lanes");
-  }
-  ExpressionNode node;
-  node.opcode = HloOpcode::kParameter;
-  node.shape = array.shape;
-  node.axes = axes;
-  node.parameter = array.parameter_number;
-  node.name = array.name;
-  node.shift.resize(starts.size());
-  for (std::size_t d = 0; d < starts.size(); ++d) {
-    node.shift[static_cast<std::size_t>(axes[d])] = starts[d];
-  }
-  return add(std::move(node));
-}
-
-/// Whether an operation over the whole space moves lanes of its tiles.
-bool ExpressionGraph::turns_lanes(const hlo::HloInstruction& instruction,
-                                  const std::vector<int>& axes) const {
-  return axes == space_axes_ && moves_lanes(fused_, instruction);
-}
-
-/// The value of which each element stands `start` lanes further on.
-int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t start,
-                                    const std::vector<int>& axes) {
-  const int value = visit(operand, axes);
-  if (start == 0) return value;
-  const hlo::ElementType type = fused_.at(operand).shape.type;
-  const int moved = add_operation(HloOpcode::kSlice, type, {value});
-  nodes_.back().shift.assign(axes.size(), 0);
-  nodes_.back().shift[static_cast<std::size_t>(space_.lane_axis())] = start;
-  return moved;
-}
-
 /// What a sum along all lanes of the space may add: the value's own `lanes`.
 int ExpressionGraph::without_others_lanes(int value, std::int64_t lanes, HloOpcode reducer) {
   const hlo::ElementType type = nodes_[static_cast<std::size_t>(value)].shape.type;
-  const int is_own = add_position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes);
+  const int is_own = position_test(space_.lane_axis(), hlo::ComparisonDirection::kLt, lanes);
   const int nothing = add_operation(HloOpcode::kConstant, type, {});
   nodes_.back().bits = identity_bits(reducer, !is_floating(type));
   return add_operation(HloOpcode::kSelect, type, {is_own, value, nothing});
@@ -522,106 +431,6 @@ int ExpressionGraph::add_operation(HloOpcode opcode, hlo::ElementType type,
   node.operands = std::move(operands);
   node.name = kernel_name_;
   return add(std::move(node));
-}
-
-int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direction,
-                                       std::int64_t bound) {
-  const int position = add_operation(HloOpcode::kIota, hlo::ElementType::kS32, {});
-  nodes_.back().axis = axis;
-  const int limit = add_operation(HloOpcode::kConstant, hlo::ElementType::kS32, {});
-  nodes_.back().bits = static_cast<std::uint32_t>(bound);
-  const int test = add_operation(HloOpcode::kCompare, hlo::ElementType::kPred, {position, limit});
-  nodes_.back().direction = direction;
-  return test;
-}
-
-/// The operand where it reaches, the padding value elsewhere.
-int ExpressionGraph::visit_pad(const hlo::HloInstruction& pad, const std::vector<int>& axes) {
-  std::vector<std::int64_t> starts;
-  for (const hlo::PaddingDimension& d : pad.padding) starts.push_back(-d.low);
-  const bool turns = turns_lanes(pad, axes);
-  const int value =
-      turns ? moved_in_lanes(pad.operands[0],
-                             std::accumulate(starts.begin(), starts.end(), std::int64_t{0}), axes)
-            : shifted_parameter(pad, pad.operands[0], starts, axes);
-  const int padding = visit(pad.operands[1], {});
-  int inside = -1;
-  const auto also = [&](int test) {
-    inside =
-        inside < 0 ? test : add_operation(HloOpcode::kAnd, hlo::ElementType::kPred, {inside, test});
-  };
-  for (std::size_t d = 0; d < pad.padding.size(); ++d) {
-    const hlo::PaddingDimension& sides = pad.padding[d];
-    const std::int64_t end = pad.shape.dimensions[d] - sides.high;
-    if (sides.low > 0) {
-      also(add_position_test(axes[d], hlo::ComparisonDirection::kGe, sides.low));
-    }
-    if (sides.high > 0) also(add_position_test(axes[d], hlo::ComparisonDirection::kLt, end));
-  }
-  if (inside < 0) return value;
-  return add_operation(HloOpcode::kSelect, pad.shape.type, {inside, value, padding});
-}
-
-/// How far an array is rolled along its one dimension that a concatenation cuts: two slices of it,
-/// the latter part before the former one, in whole tiles. 0: it is no such concatenation.
-std::int64_t ExpressionGraph::rolled_by(const hlo::HloInstruction& concatenate) const {
-  const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
-  if (concatenate.operands.size() != 2 || space_.linear) return 0;
-  const hlo::HloInstruction& upper = fused_.at(concatenate.operands[0]);
-  const hlo::HloInstruction& lower = fused_.at(concatenate.operands[1]);
-  for (const hlo::HloInstruction* part : {&upper, &lower}) {
-    if (part->opcode != HloOpcode::kSlice || !moves_by_shifts(fused_, *part)) return 0;
-  }
-  if (upper.operands[0] != lower.operands[0] ||
-      fused_.at(upper.operands[0]).shape.dimensions != concatenate.shape.dimensions) {
-    return 0;
-  }
-  const int axis = space_axes_[dimension];
-  const std::int64_t in_tile = axis == space_.lane_axis()  ? isa::kLanes
-                               : axis == space_.row_axis() ? isa::kSublanes
-                                                           : 1;
-  const std::int64_t end = lower.shape.dimensions[dimension];
-  const bool is_roll = upper.slice->starts[dimension] == end && lower.slice->starts[dimension] == 0;
-  return is_roll && space_.extent(axis) % in_tile == 0 ? end : 0;
-}
-
-int ExpressionGraph::visit_concatenate(const hlo::HloInstruction& concatenate,
-                                       const std::vector<int>& axes) {
-  const auto dimension = static_cast<std::size_t>(concatenate.dimensions.front());
-  const bool turns = turns_lanes(concatenate, axes);
-  const std::int64_t rolled = turns || axes != space_axes_ ? 0 : rolled_by(concatenate);
-  if (rolled > 0) {
-    std::vector<std::int64_t> starts(axes.size(), 0);
-    starts[dimension] = rolled;
-    const hlo::InstructionId array = fused_.at(concatenate.operands[0]).operands[0];
-    const int value = shifted_parameter(concatenate, array, starts, axes);
-    nodes_[static_cast<std::size_t>(value)].wraps = true;
-    return value;
-  }
-  std::int64_t begin = 0;
-  int result = -1;
-  const auto part_at = [&](hlo::InstructionId part) {
-    if (turns) return moved_in_lanes(part, -begin, axes);
-    const hlo::HloInstruction& given = fused_.at(part);
-    const bool is_slice = given.opcode == HloOpcode::kSlice && moves_by_shifts(fused_, given);
-    std::vector<std::int64_t> starts(axes.size(), 0);
-    if (is_slice) starts = given.slice->starts;
-    starts[dimension] -= begin;
-    return shifted_parameter(concatenate, is_slice ? given.operands[0] : part, starts, axes);
-  };
-  for (hlo::InstructionId part : concatenate.operands) {
-    const int value = part_at(part);
-    if (result < 0) {
-      result = value;
-    } else {
-      const int is_before =
-          add_position_test(axes[dimension], hlo::ComparisonDirection::kLt, begin);
-      result =
-          add_operation(HloOpcode::kSelect, concatenate.shape.type, {is_before, result, value});
-    }
-    begin += fused_.at(part).shape.dimensions[dimension];
-  }
-  return result;
 }
 
 int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int>& axes) {
@@ -642,6 +451,7 @@ int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int
 int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>& axes,
                                   std::size_t position) {
   const hlo::HloInstruction& instruction = fused_.at(id);
+  if (!away_.is_none()) refuse(instruction, "expected sums of the points at hand");
   ExpressionNode node;
   node.opcode = HloOpcode::kReduce;
   node.axes = axes;
@@ -688,9 +498,16 @@ int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>&
 }
 
 int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) {
-  const auto key = std::make_pair(id, axes);
+  const Distance outer = std::exchange(away_, away_.along(axes));
+  const Visit key{id, axes, away_.by, away_.step, away_.wraps};
   const auto found = known_.find(key);
-  if (found != known_.end()) return found->second;
+  const int value = found != known_.end() ? found->second : visit_anew(id, axes);
+  known_[key] = value;
+  away_ = outer;
+  return value;
+}
+
+int ExpressionGraph::visit_anew(hlo::InstructionId id, const std::vector<int>& axes) {
   const hlo::HloInstruction& instruction = fused_.at(id);
   int result = -1;
   switch (instruction.opcode) {
@@ -732,11 +549,7 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
         result = part;
         break;
       }
-      const std::vector<int> operand_axes =
-          unit_reshape_axes(operand.shape, instruction.shape, axes);
-      if (operand_axes.size() != operand.shape.dimensions.size()) {
-        refuse(instruction, "inside a fusion a reshape may only add or remove dimensions of 1");
-      }
+      const std::vector<int> operand_axes = operand_axes_of_reshape(instruction, axes);
       result = visit(instruction.operands[0], operand_axes);
       break;
     }
@@ -759,10 +572,11 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
         const bool scalar = fused_.at(operand).shape.rank() == 0;
         node.operands.push_back(visit(operand, scalar ? std::vector<int>{} : axes));
       }
-      result = add(std::move(node));
+      result = add_once(std::move(node));
+      const bool is_position = instruction.opcode == HloOpcode::kIota;
+      if (is_position && !away_.is_none()) result = position_away(result, instruction);
     }
   }
-  known_[key] = result;
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,8 +58,10 @@ struct ExpressionNode {
   /// element stands that is its value; where that is outside of the operand, nobody needs the
   /// value. Empty: it stands at the point.
   std::vector<std::int64_t> shift;
-  /// kParameter with a shift: what is outside of the operand stands at its other end.
-  bool wraps = false;
+  /// kParameter with a shift: by axis, how far apart the elements of neighbouring points stand.
+  std::vector<std::int64_t> step;
+  /// kParameter with a shift: by axis, what is outside of the operand stands at its other end.
+  std::vector<bool> wraps;
   /// kParameter: a row tile of an array of which kSlice of it, in a linear space, is the vector
   /// that stands in one of its rows. kConcatenate: vectors that become the rows of such a tile.
   bool in_rows = false;
@@ -81,10 +84,10 @@ struct ExpressionNode {
 /// by unit dimensions are resolved into the axes of each value; equal (value, axes) are one node.
 /// Slices of parameters are parameters of which a part is read. A pad, a concatenation or a slice
 /// of any values that moves lanes of a single tile is made of values turned in their lanes, and
-/// selections by position; any other one of parameters is made of parameters that are read
-/// elsewhere. A result that is a concatenation of computed values in whole tiles has a root for
-/// each of them. Vectors may stand in the rows of tiles: a load or store takes one of eight lane
-/// tiles.
+/// selections by position; any other one is made of parameters that are read elsewhere, however
+/// they are computed with. A result that is a concatenation of computed values in whole tiles has a
+/// root for each of them. Vectors may stand in the rows of tiles: a load or store takes one of
+/// eight lane tiles.
 ///
 /// The space is that of the reductions' operands where there are any, else that of the results.
 /// They lie in the same tiles: the space has the lanes of the widest, and so has the shape of each
@@ -151,16 +154,29 @@ class ExpressionGraph {
   int visit_stack(const hlo::HloInstruction& stack);
   int visit_concatenate(const hlo::HloInstruction& concatenate, const std::vector<int>& axes);
   std::int64_t rolled_by(const hlo::HloInstruction& concatenate) const;
-  int shifted_parameter(const hlo::HloInstruction& by, hlo::InstructionId operand,
-                        const std::vector<std::int64_t>& starts, const std::vector<int>& axes);
+  bool is_read_elsewhere(hlo::InstructionId array) const;
+  bool has_other_tiles(const hlo::Shape& shape, const std::vector<int>& axes) const;
+  int visit_anew(hlo::InstructionId id, const std::vector<int>& axes);
+  int visit_away(hlo::InstructionId id, const std::vector<std::int64_t>& starts,
+                 const std::vector<std::int64_t>& steps, const std::vector<int>& axes,
+                 const hlo::HloInstruction& by);
+  int visit_rolled(const hlo::HloInstruction& concatenate, std::int64_t by,
+                   const std::vector<int>& axes);
+  int shifted_parameter(hlo::InstructionId id, const hlo::Shape& shape,
+                        const std::vector<int>& axes);
   bool turns_lanes(const hlo::HloInstruction& instruction, const std::vector<int>& axes) const;
   int moved_in_lanes(hlo::InstructionId operand, std::int64_t start, const std::vector<int>& axes);
   int without_others_lanes(int value, std::int64_t lanes, hlo::HloOpcode reducer);
   int add_position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
+  int position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
+  int position_away(int iota, const hlo::HloInstruction& instruction);
   int add_operation(hlo::HloOpcode opcode, hlo::ElementType type, std::vector<int> operands);
   int visit_constant(hlo::InstructionId id, const std::vector<int>& axes);
   int visit_reduce(hlo::InstructionId id, const std::vector<int>& axes, std::size_t position);
   int add(ExpressionNode node);
+  int add_once(ExpressionNode node);
+  int both(int a, int b);
+  int selected(int condition, int if_true, int if_false);
   bool joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer, int inner) const;
   bool stands_everywhere() const;
   bool has_parts_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
@@ -176,8 +192,8 @@ class ExpressionGraph {
   int position_in_parts(const ExpressionNode& iota, int part_axis);
   int without_padding(int value, std::int64_t lanes, int part_axis, hlo::HloOpcode reducer);
   void renumber(const std::vector<int>& numbers);
-  std::vector<int> unit_reshape_axes(const hlo::Shape& from, const hlo::Shape& to,
-                                     const std::vector<int>& axes) const;
+  std::vector<int> operand_axes_of_reshape(const hlo::HloInstruction& reshape,
+                                           const std::vector<int>& axes) const;
   [[noreturn]] void refuse(const hlo::HloInstruction& instruction, const std::string& why) const;
 
   const hlo::Module& module_;
@@ -191,7 +207,33 @@ class ExpressionGraph {
   std::vector<hlo::Shape> root_shapes_;
   std::vector<ArrayPart> root_parts_;
   std::vector<std::size_t> root_results_;
-  std::map<std::pair<hlo::InstructionId, std::vector<int>>, int> known_;
+  /// Where the elements stand that are visited: by axis, how far apart those of neighbouring points
+  /// do, and how far away that of point 0; and along which axes those outside of an array stand at
+  /// its other end.
+  struct Distance {
+    std::vector<std::int64_t> by, step;
+    std::vector<bool> wraps;
+
+    /// For distances of so many axes.
+    void resize(int rank) {
+      by.resize(static_cast<std::size_t>(rank));
+      step.resize(by.size(), 1);
+      wraps.resize(by.size());
+    }
+    std::int64_t step_along(int axis) const {
+      return step.empty() ? 1 : step[static_cast<std::size_t>(axis)];
+    }
+
+    bool is_none() const { return by.empty(); }
+    bool wraps_along(int axis) const {
+      return !wraps.empty() && wraps[static_cast<std::size_t>(axis)];
+    }
+    Distance along(const std::vector<int>& kept) const;
+  };
+  using Visit = std::tuple<hlo::InstructionId, std::vector<int>, std::vector<std::int64_t>,
+                           std::vector<std::int64_t>, std::vector<bool>>;
+  Distance away_;
+  std::map<Visit, int> known_;
 };
 
 /// Whether the value is known behind a pass over more than a register.

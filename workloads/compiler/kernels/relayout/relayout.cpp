@@ -627,13 +627,24 @@ LoweredKernel lower_relayout(const hlo::Module& module, const hlo::Computation& 
   return plan_relayout(computation, instruction, target).value()();
 }
 
+namespace {
+
+/// A slice of elements that stand some apart is no box.
+bool has_steps(const hlo::HloInstruction& instruction) {
+  if (instruction.opcode != HloOpcode::kSlice) return false;
+  const std::vector<std::int64_t>& steps = instruction.slice->strides;
+  return std::any_of(steps.begin(), steps.end(), [](std::int64_t step) { return step != 1; });
+}
+
+}  // namespace
+
 bool joins_moves(const hlo::Module& module, const hlo::HloInstruction& instruction) {
   if (instruction.opcode != HloOpcode::kFusion) return false;
   const hlo::Computation& moves = module.computation(instruction.called[0]);
   return moves.at(moves.root).opcode != HloOpcode::kParameter &&
          std::all_of(moves.instructions.begin(), moves.instructions.end(), [](const auto& each) {
            return each.opcode == HloOpcode::kParameter || each.opcode == HloOpcode::kConstant ||
-                  is_box_move(each.opcode);
+                  (is_box_move(each.opcode) && !has_steps(each));
          });
 }
 

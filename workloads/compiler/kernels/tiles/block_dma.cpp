@@ -8,8 +8,8 @@ namespace {
 
 /// Several whole matrices are the pieces of one box.
 bool is_one_box(const BlockShape& shape) {
-  return shape.matrices > 1 && !shape.abreast && shape.block_rows >= shape.rows &&
-         shape.block_columns == shape.columns &&
+  return shape.matrices > 1 && !shape.abreast && shape.granules_with_rows == 0 &&
+         shape.block_rows >= shape.rows && shape.block_columns == shape.columns &&
          std::max(shape.matrix_stride, shape.vmem_rows() / 2 / shape.matrices) <= kLargestStride;
 }
 
@@ -22,13 +22,17 @@ BoxDma box_dma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape) {
   }
   const std::uint32_t tile = shape.tile_granules;
   const std::uint32_t vmem_row = shape.block_columns * tile;
+  const BoxDma::Boxes matrices{shape.matrices, shape.matrix_stride,
+                               shape.abreast ? 2 * vmem_row : vmem_matrix};
+  if (shape.granules_with_rows > 0) {
+    const StridedBox parts{shape.granules_with_rows, std::min(shape.block_columns, shape.columns),
+                           tile, tile};
+    return {builder, to_vmem, parts, matrices};
+  }
   const StridedBox box{std::min(shape.block_columns, shape.columns) * tile,
                        std::min(shape.block_rows, shape.rows), shape.columns * tile,
                        shape.abreast ? shape.matrices * vmem_row : vmem_row};
-  return {builder,
-          to_vmem,
-          box,
-          {shape.matrices, shape.matrix_stride, shape.abreast ? 2 * vmem_row : vmem_matrix},
+  return {builder, to_vmem, box, matrices,
           shape.columns % shape.block_columns != 0 && shape.column_blocks() > 1};
 }
 
@@ -47,7 +51,7 @@ ScalarOperand BlockDma::extent(SReg block, std::uint32_t tiles, std::uint32_t bl
 }
 
 ScalarOperand BlockDma::matrix_granules(SReg row_block, SReg column_block, std::uint32_t matrices) {
-  const std::uint32_t tile = matrices * shape_.tile_granules;
+  const std::uint32_t tile = matrices * shape_.moved_of_tile();
   const ScalarOperand columns = extent(column_block, shape_.columns, shape_.block_columns, tile);
   if (!columns.reg) return extent(row_block, shape_.rows, shape_.block_rows, columns.immediate);
   const ScalarOperand rows = extent(row_block, shape_.rows, shape_.block_rows, 1);
@@ -72,8 +76,10 @@ void BlockDma::start(SReg hbm, SReg row_block, SReg column_block, const VmemAddr
   }
   if (is_one_box(shape_)) return dma_.start(address, vmem, flag);
   const ScalarOperand size = matrix_granules(row_block, column_block, 1);
-  const ScalarOperand run = extent(column_block, shape_.columns, shape_.block_columns, tile);
-  if (run.reg) dma_.set_run(run.reg);
+  if (shape_.granules_with_rows == 0) {
+    const ScalarOperand run = extent(column_block, shape_.columns, shape_.block_columns, tile);
+    if (run.reg) dma_.set_run(run.reg);
+  }
   dma_.start(address, vmem, flag, size);
 }
 

@@ -13,6 +13,9 @@ namespace tpu::compiler {
 struct BlockShape {
   std::uint32_t tile_granules = 4;      ///< 4: 32-bit elements, 2: bf16.
   std::uint32_t rows = 1, columns = 1;  ///< Tiles of the matrix.
+  /// Where it has one row of tiles: granules of each that are moved, for the others hold no rows;
+  /// 0: all.
+  std::uint32_t granules_with_rows = 0;
   std::uint32_t block_rows = 1, block_columns = 1;
   /// The same block of several matrices: their distance in HBM. In VMEM each takes block_rows rows
   /// of tiles, or they stand abreast in the same rows, each with all its columns.
@@ -26,8 +29,11 @@ struct BlockShape {
   std::uint32_t column_blocks() const { return ceil_divide(columns, block_columns); }
   /// Of a block, on average.
   double mean_bytes() const {
-    return double(matrices) * rows / row_blocks() * columns / column_blocks() * tile_granules *
+    return double(matrices) * rows / row_blocks() * columns / column_blocks() * moved_of_tile() *
            1024;
+  }
+  std::uint32_t moved_of_tile() const {
+    return granules_with_rows > 0 ? granules_with_rows : tile_granules;
   }
   std::uint32_t matrix_granules() const { return rows * columns * tile_granules; }
 };

@@ -33,6 +33,8 @@ constexpr std::uint64_t kMostMovedGranules = 1024;
 /// A loop that is a kernel gets its addresses once.
 constexpr std::size_t kMostAddressesOfLoop = kMostKernelAddresses;
 constexpr std::size_t kMostMembers = 64;
+/// Arrays of which blocks are too short to hide what they wait for.
+constexpr std::uint64_t kFewGranules = 512;
 
 /// A result of a member: the member and which of its results.
 using Value = std::pair<InstructionId, std::int64_t>;
@@ -118,12 +120,13 @@ class Joiner {
   /// Whether a member has no kernel but in a sequence.
   bool needs_sequence(const HloInstruction& member) const {
     return member.opcode == HloOpcode::kFusion && product_in(module_, member) == nullptr &&
-           needs_whole_arrays(module_.computation(member.called[0]));
+           reads_elsewhere(module_.computation(member.called[0]));
   }
   std::uint64_t most_brought(const HloInstruction& member) const {
     if (needs_sequence(member)) return most_granules_;
     return only_moves(member) ? limits_.moved : limits_.granules;
   }
+  bool streams(const Run& run) const;
   bool is_wanted(const Run& run) const;
   bool is_immediate(const HloInstruction& user, std::size_t operand) const;
   std::uint64_t granules_at(InstructionId id) const {
@@ -352,7 +355,19 @@ bool Joiner::pays(const Run& run) const {
   return transfers <= double(moving) * kKernelCycles;
 }
 
+/// Whether a kernel that reads elements elsewhere is better by itself: its arrays come block by
+/// block, beside the work.
+bool Joiner::streams(const Run& run) const {
+  if (run.members.size() != 1 || least_members_ == 1 || run.granules < kFewGranules) return false;
+  const HloInstruction& member = entry_.at(run.members.front());
+  return needs_sequence(member) &&
+         elementwise_cycles(module_, module_.computation(member.called[0]), member.operands.size(),
+                            target_)
+             .has_value();
+}
+
 bool Joiner::is_wanted(const Run& run) const {
+  if (streams(run)) return false;
   const auto needs = [this](InstructionId member) { return needs_sequence(entry_.at(member)); };
   if (std::any_of(run.members.begin(), run.members.end(), needs)) return true;
   return run.members.size() >= least_members_ && pays(run);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/graph/op_info.h"
 
@@ -15,6 +16,11 @@ using hlo::Computation;
 using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::InstructionId;
+
+HloInstruction as_slice(HloInstruction instruction) {
+  if (is_named_part(instruction)) instruction.opcode = HloOpcode::kSlice;
+  return instruction;
+}
 
 MemberBody body_of_move(const Computation& computation, const HloInstruction& member) {
   MemberBody body;

@@ -13,6 +13,9 @@ struct MemberBody {
   std::vector<hlo::InstructionId> operands;
 };
 
+/// The instruction as a slice, where it is one or the name of a part of an array.
+hlo::HloInstruction as_slice(hlo::HloInstruction instruction);
+
 /// Of an instruction that only moves elements: scalar constants stand inside, every array is one
 /// parameter.
 MemberBody body_of_move(const hlo::Computation& computation, const hlo::HloInstruction& move);

@@ -15,6 +15,7 @@
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/fuse/kernel_sequences.h"
 #include "workloads/compiler/passes/fuse/member_body.h"
+#include "workloads/compiler/passes/fuse/streamed_shifts.h"
 
 namespace tpu::compiler {
 
@@ -66,12 +67,6 @@ class ShiftReader {
   const Target& target_;
   std::vector<std::vector<InstructionId>> users_;
 };
-
-/// The instruction as a slice, where it is one or the name of a part of an array.
-HloInstruction as_slice(HloInstruction instruction) {
-  if (is_named_part(instruction)) instruction.opcode = HloOpcode::kSlice;
-  return instruction;
-}
 
 /// Whether all that reads a move are kernels that can take it in.
 bool ShiftReader::may_be_read(const HloInstruction& move) const {
@@ -221,6 +216,7 @@ void ShiftReader::run() {
 
 void read_shifts_in_place(hlo::Module& module, const Target& target) {
   ShiftReader(module, target).run();
+  read_streamed_shifts(module, target);
 }
 
 }  // namespace tpu::compiler

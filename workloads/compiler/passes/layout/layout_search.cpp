@@ -41,8 +41,6 @@ constexpr double kTransposeCycles = 128;  ///< A block of 128 by 128 through the
 constexpr double kManyMatrices = 16, kSmallProduct = 128 * 128 * 32;
 constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
 constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
-constexpr double kCopiesOfSums = 4;         ///< In VMEM: as added, as results, as they leave.
-constexpr double kRoomForSums = 0.75;       ///< Of VMEM; the rest is for what is read.
 constexpr double kRangesOfLanes = 12;       ///< That a kernel may go through: the largest share.
 constexpr double kCopiesOfRepeated = 2;     ///< In VMEM: at hand, and on its way.
 constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.

@@ -6,6 +6,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/lane_moves.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/control_flow.h"
 #include "workloads/compiler/passes/fuse/bucket_phases.h"
@@ -181,10 +182,15 @@ bool may_overwrite(const hlo::Module& module, const HloInstruction& instruction,
   if (std::count(instruction.operands.begin(), instruction.operands.end(), twin) != 1) {
     return false;
   }
+  // What is made of it, and may be computed of elements that stand elsewhere.
+  std::vector<bool> is_made_of(body.instructions.size(), false);
+  is_made_of[static_cast<std::size_t>(parameter.id)] = true;
   for (const HloInstruction& user : body.instructions) {
     for (InstructionId read : user.operands) {
-      if (read != parameter.id) continue;
-      if (!hlo::is_elementwise(user.opcode)) return false;
+      if (read == parameter.id && !hlo::is_elementwise(user.opcode)) return false;
+      if (!is_made_of[static_cast<std::size_t>(read)]) continue;
+      if (is_box_move(user.opcode) && !moves_lanes(body, user)) return false;
+      is_made_of[static_cast<std::size_t>(user.id)] = true;
     }
   }
   return body.root != parameter.id;

@@ -1,14 +1,19 @@
 #include "workloads/compiler/passes/simplify/column_products.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/operand_precision.h"
@@ -25,38 +30,52 @@ namespace {
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
-/// Of one dimension that is not the long one; their rows fill no more than a tile.
-constexpr std::int64_t kLongestOfShort = 8;
-/// Multiplications for each element of the long dimension: their factors are operands of a kernel.
-constexpr std::int64_t kMostProducts = 16;
+/// Elements along the short dimensions, and multiplications for each element of the long ones,
+/// whose factors are operands of a kernel. Vectors are cut out of the rows of tiles, and put into
+/// them, by kernels of up to eight; planes lie apart from each other.
+struct Limits {
+  std::int64_t elements, products;
+};
+constexpr Limits kOfVectors{8, 16}, kOfPlanes{16, 64};
 /// Elementwise operations that are done column by column, and arrays that they read.
 constexpr int kMostByColumns = 16, kMostSources = 3;
 /// Instructions of the vector unit that round a register to bf16; two go in a cycle.
 constexpr double kRoundingInstructions = 5, kInstructionsInCycle = 2;
-/// Kernels that cut out and put together what is not long.
-constexpr double kSmallKernels = 3;
 
-/// A dot with one long dimension.
+/// A dot with few elements along all but the long dimensions: those that one operand keeps, or
+/// those that are contracted.
 struct LongDot {
-  bool is_contracted = false;  ///< The long dimension.
-  bool is_left = false;        ///< Where it is free: of the left operand.
-  std::int64_t extent = 0;
-  std::int64_t left_long = -1, right_long = -1;    ///< Its place; -1: not there.
+  bool is_contracted = false;                      ///< The long dimensions.
+  bool is_left = false;                            ///< Where they are free: of the left operand.
+  Extents extents;                                 ///< Theirs.
+  Extents left_long, right_long;                   ///< Their places; empty: not there.
   std::int64_t left_short = -1, right_short = -1;  ///< The other free dimension.
-  std::int64_t products = 1;
+  /// For each of their elements: those of both arrays, of those that are rounded, and products.
+  std::int64_t first = 0, second = 0, rounded = 0, products = 1;
 };
+
+std::int64_t elements(const Extents& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool has_order(const Extents& dimensions) {
+  return std::is_sorted(dimensions.begin(), dimensions.end());
+}
 
 class ColumnProducts {
  public:
   ColumnProducts(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), edit_(module) {}
+      : module_(module),
+        target_(target),
+        edit_(module),
+        users_(users_of(module.entry_computation())) {}
 
   void run() {
     const std::size_t count = entry().instructions.size();
     for (std::size_t i = 0; i < count; ++i) {
       const HloInstruction dot = entry().instructions[i];
       if (dot.opcode != HloOpcode::kDot) continue;
-      if (const auto found = long_dot(dot); found && pays(*found)) rewrite(dot, *found);
+      if (const auto found = long_dot(dot); found && pays(dot, *found)) rewrite(dot, *found);
     }
     if (entry().instructions.size() > count) {
       tidy(module_.computations[static_cast<std::size_t>(module_.entry)]);
@@ -66,13 +85,16 @@ class ColumnProducts {
  private:
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   std::optional<LongDot> long_dot(const HloInstruction& dot) const;
-  bool pays(const LongDot& dot) const;
+  bool pays(const HloInstruction& dot, const LongDot& found) const;
+  bool is_column_of_others(Id value) const;
+  bool is_read_by_columns(Id value) const;
   void rewrite(const HloInstruction& dot, const LongDot& found);
   Id rounded(Id value, bool is_rounded);
   bool is_light(Id value, int& operations, int& arrays) const;
-  Id column(Id value, std::int64_t along, const Extents& index);
-  Id new_column(Id value, std::int64_t along, const Extents& index);
-  Id column_of_broadcast(const HloInstruction& broadcast, std::int64_t along, const Extents& index);
+  Id column(Id value, const Extents& along, const Extents& index);
+  Id new_column(Id value, const Extents& along, const Extents& index);
+  Id column_of_broadcast(const HloInstruction& broadcast, const Extents& along,
+                         const Extents& index);
   Id element(Id value, const Extents& index);
   Id sum_of_products(const std::vector<std::pair<Id, Id>>& factors);
   void make_columns(const HloInstruction& dot, const LongDot& found);
@@ -81,8 +103,9 @@ class ColumnProducts {
   hlo::Module& module_;
   const Target& target_;
   GraphEditor edit_;
-  /// By value, long dimension and the index of the others.
-  std::map<std::tuple<Id, std::int64_t, Extents>, Id> columns_;
+  std::vector<std::vector<Id>> users_;  ///< Before the pass.
+  /// By value, long dimensions and the index of the others.
+  std::map<std::tuple<Id, Extents, Extents>, Id> columns_;
   std::map<Id, bool> is_made_of_columns_;
 };
 
@@ -95,46 +118,100 @@ std::optional<LongDot> ColumnProducts::long_dot(const HloInstruction& dot) const
   if (!dims.lhs_batch.empty()) return std::nullopt;
   const Extents left_free = free_dimensions(left, {}, dims.lhs_contracting);
   const Extents right_free = free_dimensions(right, {}, dims.rhs_contracting);
-  if (left_free.size() != 1 || right_free.size() != 1) return std::nullopt;
-  const auto extent = [](const hlo::Shape& shape, std::int64_t d) {
-    return shape.dimensions[static_cast<std::size_t>(d)];
+  const auto extents = [](const hlo::Shape& shape, const Extents& dimensions) {
+    Extents found;
+    for (const std::int64_t d : dimensions) {
+      found.push_back(shape.dimensions[static_cast<std::size_t>(d)]);
+    }
+    return found;
   };
-  const std::int64_t rows = extent(left, left_free[0]), columns = extent(right, right_free[0]);
-  std::int64_t terms = 1;
-  for (const std::int64_t d : dims.lhs_contracting) terms *= extent(left, d);
+  const auto count = [&](const hlo::Shape& shape, const Extents& dimensions) {
+    return elements(extents(shape, dimensions));
+  };
+  const std::int64_t rows = left_free.size() == 1 ? count(left, left_free) : 0;
+  const std::int64_t columns = right_free.size() == 1 ? count(right, right_free) : 0;
+  const std::int64_t terms = count(left, dims.lhs_contracting);
   LongDot found;
-  found.left_short = left_free[0];
-  found.right_short = right_free[0];
-  const auto is_short = [](std::int64_t count) { return count > 1 && count <= kLongestOfShort; };
-  if (is_short(rows) && is_short(columns) && dims.lhs_contracting.size() == 1) {
+  const auto are_short = [&](std::int64_t first, std::int64_t second, const Extents& along) {
+    const Limits& limits = along.size() == 1 ? kOfVectors : kOfPlanes;
+    const std::int64_t most = limits.elements;
+    found.first = first;
+    found.second = second;
+    found.products = first * second;
+    return first > 1 && first <= most && second > 1 && second <= most &&
+           found.products <= limits.products;
+  };
+  if (rows > 0) found.left_short = left_free[0];
+  if (columns > 0) found.right_short = right_free[0];
+  if (are_short(rows, columns, dims.lhs_contracting) && has_order(dims.lhs_contracting) &&
+      has_order(dims.rhs_contracting)) {
     found.is_contracted = true;
-    found.extent = terms;
-    found.left_long = dims.lhs_contracting[0];
-    found.right_long = dims.rhs_contracting[0];
-    found.products = rows * columns;
-  } else if (is_short(columns) && is_short(terms)) {
-    found.is_left = true;
-    found.extent = rows;
-    found.left_long = std::exchange(found.left_short, -1);
-    found.products = columns * terms;
-  } else if (is_short(rows) && is_short(terms)) {
-    found.extent = columns;
-    found.right_long = std::exchange(found.right_short, -1);
-    found.products = rows * terms;
-  } else {
-    return std::nullopt;
+    found.extents = extents(left, dims.lhs_contracting);
+    found.left_long = dims.lhs_contracting;
+    found.right_long = dims.rhs_contracting;
+    found.rounded = rows + columns;
+    return found;
   }
-  return found.products <= kMostProducts ? std::optional(found) : std::nullopt;
+  found.rounded = terms;
+  if (are_short(terms, columns, left_free)) {
+    found.is_left = true;
+    found.extents = extents(left, left_free);
+    found.left_long = left_free;
+    return found;
+  }
+  if (!are_short(terms, rows, right_free)) return std::nullopt;
+  found.extents = extents(right, right_free);
+  found.right_long = right_free;
+  return found;
 }
 
-/// The MXUs take a row of operands a cycle each, however few its elements.
-bool ColumnProducts::pays(const LongDot& dot) const {
-  const auto length = static_cast<double>(dot.extent);
-  const auto products = static_cast<double>(dot.products);
-  const double registers = length / (isa::kSublanes * isa::kLanes);
-  const double instructions = 2 * products + 2 * kLongestOfShort * kRoundingInstructions;
+/// Whether columns that are there make the value.
+bool ColumnProducts::is_column_of_others(Id value) const {
+  int operations = 0, arrays = 0;
+  return is_light(value, operations, arrays) && arrays == 0;
+}
+
+/// Whether elementwise operations and dots like this one read the value, and nothing else.
+bool ColumnProducts::is_read_by_columns(Id value) const {
+  const std::vector<Id>& users = users_[static_cast<std::size_t>(value)];
+  return !users.empty() && std::all_of(users.begin(), users.end(), [&](Id id) {
+    const HloInstruction& user = entry().at(id);
+    if (user.opcode == HloOpcode::kDot) return long_dot(user).has_value();
+    return hlo::is_elementwise(user.opcode) && is_read_by_columns(id);
+  });
+}
+
+/// For the MXUs both arrays stand in rows of tiles, of which granules of padding are not moved, and
+/// a tile of either is a push each. Columns that other columns make, or that such are made of, need
+/// not be moved.
+bool ColumnProducts::pays(const HloInstruction& dot, const LongDot& found) const {
+  const auto length = static_cast<double>(elements(found.extents));
+  const auto moved = [&](std::int64_t first, std::int64_t second) {
+    return length * static_cast<double>(first + second) * sizeof(float) /
+           target_.hbm_bytes_per_cycle;
+  };
+  const auto rows = [](std::int64_t count) {
+    return round_up(count, std::int64_t{isa::kSublanes});
+  };
+  const auto moved_rows = [&](std::int64_t count) {
+    return count < isa::kSublanes ? round_up(count, std::int64_t{2}) : rows(count);
+  };
+  const auto pushes = static_cast<double>(std::max(rows(found.first), rows(found.second)));
+  const double matrix_units = length / isa::kLanes * pushes / isa::kSublanes *
+                              target_.push_interval_cycles / target_.mxu_count;
+  const double instructions = 2 * static_cast<double>(found.products) +
+                              static_cast<double>(found.rounded) * kRoundingInstructions;
+  const auto registers = static_cast<double>(fewest_registers(found.extents));
   const double vector_unit = registers * instructions / kInstructionsInCycle;
-  return length / target_.mxu_count > vector_unit + kSmallKernels * kKernelCycles;
+  const bool right_first = !found.is_contracted && !found.is_left;
+  const Id first = dot.operands[right_first ? 1 : 0];
+  const bool second_stays =
+      found.is_contracted ? is_column_of_others(dot.operands[1]) : is_read_by_columns(dot.id);
+  const double columns = std::max(vector_unit, moved(is_column_of_others(first) ? 0 : found.first,
+                                                     second_stays ? 0 : found.second));
+  const double small_kernels = found.is_contracted ? static_cast<double>(found.products) : 1;
+  return std::max(matrix_units, moved(moved_rows(found.first), moved_rows(found.second))) >
+         columns + small_kernels * kKernelCycles;
 }
 
 /// As an operand of the MXU.
@@ -155,8 +232,8 @@ bool ColumnProducts::is_light(Id value, int& operations, int& arrays) const {
   });
 }
 
-/// The elements along a dimension at an index of the others, which stands there in their order.
-Id ColumnProducts::column(Id value, std::int64_t along, const Extents& index) {
+/// The elements along some dimensions at an index of the others, both in their order.
+Id ColumnProducts::column(Id value, const Extents& along, const Extents& index) {
   const auto key = std::make_tuple(value, along, index);
   const auto found = columns_.find(key);
   if (found != columns_.end()) return found->second;
@@ -165,39 +242,52 @@ Id ColumnProducts::column(Id value, std::int64_t along, const Extents& index) {
   return made;
 }
 
-Id ColumnProducts::new_column(Id value, std::int64_t along, const Extents& index) {
+Id ColumnProducts::new_column(Id value, const Extents& along, const Extents& index) {
   const HloInstruction given = entry().at(value);
-  const std::int64_t extent = given.shape.dimensions[static_cast<std::size_t>(along)];
   if (given.opcode == HloOpcode::kBroadcast) return column_of_broadcast(given, along, index);
+  Extents starts, limits, extents;
+  auto next = index.begin();
+  for (std::size_t d = 0; d < given.shape.dimensions.size(); ++d) {
+    const bool is_along = contains(along, static_cast<std::int64_t>(d));
+    starts.push_back(is_along ? 0 : *next++);
+    limits.push_back(is_along ? given.shape.dimensions[d] : starts.back() + 1);
+    if (is_along) extents.push_back(limits.back());
+  }
   int operations = 0, arrays = 0;
   if (hlo::is_elementwise(given.opcode) && is_light(value, operations, arrays)) {
     std::vector<Id> operands;
     for (const Id operand : given.operands) operands.push_back(column(operand, along, index));
-    return edit_.apply_again(given, operands, {extent});
+    return edit_.apply_again(given, operands, extents);
   }
-  Extents starts = index, limits;
-  starts.insert(starts.begin() + along, 0);
-  for (const std::int64_t start : starts) limits.push_back(start + 1);
-  limits[static_cast<std::size_t>(along)] = extent;
-  return edit_.reshape(edit_.slice(value, starts, limits), {extent});
+  return edit_.reshape(edit_.slice(value, starts, limits), extents);
 }
 
-Id ColumnProducts::column_of_broadcast(const HloInstruction& broadcast, std::int64_t along,
+Id ColumnProducts::column_of_broadcast(const HloInstruction& broadcast, const Extents& along,
                                        const Extents& index) {
-  const std::int64_t extent = broadcast.shape.dimensions[static_cast<std::size_t>(along)];
-  Extents places = index, inside;
-  places.insert(places.begin() + along, -1);
-  std::int64_t long_dimension = -1;
+  /// Of the operand's dimensions: those that are kept, their places in the column, the index of the
+  /// others.
+  Extents kept, places, inside, extents;
+  std::vector<std::int64_t> of_result(broadcast.shape.dimensions.size());
+  std::int64_t next_along = 0;
+  auto next = index.begin();
+  for (std::size_t d = 0; d < of_result.size(); ++d) {
+    const bool is_along = contains(along, static_cast<std::int64_t>(d));
+    of_result[d] = is_along ? next_along++ : *next++;
+    if (is_along) extents.push_back(broadcast.shape.dimensions[d]);
+  }
   for (std::size_t d = 0; d < broadcast.dimensions.size(); ++d) {
-    if (broadcast.dimensions[d] == along) {
-      long_dimension = static_cast<std::int64_t>(d);
+    const std::int64_t there = broadcast.dimensions[d];
+    if (contains(along, there)) {
+      kept.push_back(static_cast<std::int64_t>(d));
+      places.push_back(of_result[static_cast<std::size_t>(there)]);
     } else {
-      inside.push_back(places[static_cast<std::size_t>(broadcast.dimensions[d])]);
+      inside.push_back(of_result[static_cast<std::size_t>(there)]);
     }
   }
   const Id operand = broadcast.operands[0];
-  if (long_dimension < 0) return edit_.broadcast(element(operand, inside), {extent}, {});
-  return inside.empty() ? operand : column(operand, long_dimension, inside);
+  if (kept.empty()) return edit_.broadcast(element(operand, inside), extents, {});
+  const Id part = inside.empty() ? operand : column(operand, kept, inside);
+  return kept.size() == extents.size() ? part : edit_.broadcast(part, extents, places);
 }
 
 /// A scalar.
@@ -225,11 +315,15 @@ void ColumnProducts::make_columns(const HloInstruction& dot, const LongDot& foun
   const hlo::DotDimensions& dims = dot.dot;
   const Extents& contracted = found.is_left ? dims.lhs_contracting : dims.rhs_contracting;
   const Extents& of_matrix = found.is_left ? dims.rhs_contracting : dims.lhs_contracting;
-  const auto along = static_cast<std::size_t>(found.is_left ? found.left_long : found.right_long);
+  const Extents& along = found.is_left ? found.left_long : found.right_long;
   const auto kept = static_cast<std::size_t>(found.is_left ? found.right_short : found.left_short);
   const Extents extents = edit_.dimensions(array), matrix_extents = edit_.dimensions(matrix);
   const std::int64_t count = matrix_extents[kept];
-  const std::int64_t dimension = found.is_left ? 1 : 0;  // Of the result.
+  // The short dimension of the result, and its long ones.
+  const std::int64_t dimension = found.is_left ? static_cast<std::int64_t>(along.size()) : 0;
+  Extents long_of_result(along.size()), part_extents = found.extents;
+  std::iota(long_of_result.begin(), long_of_result.end(), found.is_left ? 0 : 1);
+  part_extents.insert(part_extents.begin() + dimension, 1);
   std::vector<Id> parts;
   for (std::int64_t j = 0; j < count; ++j) {
     std::vector<std::pair<Id, Id>> factors;
@@ -237,10 +331,12 @@ void ColumnProducts::make_columns(const HloInstruction& dot, const LongDot& foun
     there[kept] = j;
     // Contracted dimensions count, the last one fastest.
     for (bool has_next = true; has_next;) {
-      Extents index = place;
-      index.erase(index.begin() + static_cast<std::ptrdiff_t>(along));
-      const Id of_array = rounded(column(array, static_cast<std::int64_t>(along), index), rounds);
-      factors.emplace_back(of_array, edit_.broadcast(element(matrix, there), {found.extent}, {}));
+      Extents index;
+      for (std::size_t d = 0; d < place.size(); ++d) {
+        if (!contains(along, static_cast<std::int64_t>(d))) index.push_back(place[d]);
+      }
+      const Id of_array = rounded(column(array, along, index), rounds);
+      factors.emplace_back(of_array, edit_.broadcast(element(matrix, there), found.extents, {}));
       has_next = false;
       for (std::size_t c = contracted.size(); c-- > 0 && !has_next;) {
         const auto d = static_cast<std::size_t>(contracted[c]);
@@ -250,9 +346,8 @@ void ColumnProducts::make_columns(const HloInstruction& dot, const LongDot& foun
       }
     }
     const Id made = sum_of_products(factors);
-    columns_[std::make_tuple(dot.id, 1 - dimension, Extents{j})] = made;
-    parts.push_back(
-        edit_.reshape(made, dimension == 1 ? Extents{found.extent, 1} : Extents{1, found.extent}));
+    columns_[std::make_tuple(dot.id, long_of_result, Extents{j})] = made;
+    parts.push_back(edit_.reshape(made, part_extents));
   }
   is_made_of_columns_[dot.id] = true;
   edit_.finish(edit_.concatenate(parts, dimension));
@@ -261,7 +356,9 @@ void ColumnProducts::make_columns(const HloInstruction& dot, const LongDot& foun
 /// Of a contracted one: a sum for each element of the result.
 void ColumnProducts::make_sums(const HloInstruction& dot, const LongDot& found) {
   const bool rounds = !asks_for_precision(dot);
-  const auto columns = [&](std::size_t side, std::int64_t along, std::int64_t other) {
+  Extents all(found.extents.size());
+  std::iota(all.begin(), all.end(), 0);
+  const auto columns = [&](std::size_t side, const Extents& along, std::int64_t other) {
     std::vector<Id> made;
     const Id value = dot.operands[side];
     const std::int64_t count = edit_.dimensions(value)[static_cast<std::size_t>(other)];
@@ -277,7 +374,7 @@ void ColumnProducts::make_sums(const HloInstruction& dot, const LongDot& found) 
     std::vector<Id> elements;
     for (const Id b : right) {
       const Id sum =
-          edit_.reduce(edit_.binary(HloOpcode::kMultiply, a, b), HloOpcode::kAdd, {0}, 0);
+          edit_.reduce(edit_.binary(HloOpcode::kMultiply, a, b), HloOpcode::kAdd, all, 0);
       elements.push_back(edit_.reshape(sum, {1, 1}));
     }
     rows.push_back(edit_.concatenate(elements, 1));

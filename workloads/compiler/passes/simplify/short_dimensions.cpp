@@ -1,15 +1,16 @@
 #include "workloads/compiler/passes/simplify/short_dimensions.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <vector>
 
+#include "isa/instruction.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
+#include "workloads/compiler/passes/simplify/spread_values.h"
 
 namespace tpu::compiler {
 
@@ -23,18 +24,10 @@ using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
 
 constexpr std::int64_t kLongestShort = 8;
-/// Terms that stand beside each other in one kernel.
-constexpr std::size_t kMostOperations = 64;
 /// At each index of the short dimension: of fewer the kernels are small anyway.
 constexpr std::int64_t kFewestAtIndex = 1 << 16;
 /// How much smaller arrays are that have the short dimension: slices of them cost little beside.
 constexpr std::int64_t kShareOfSources = 32;
-
-/// What a reduction reads: elementwise operations on arrays that are spread over the space.
-struct Spread {
-  std::vector<Id> operations;  ///< Operands first.
-  std::vector<Id> leaves;      ///< Broadcasts and iotas.
-};
 
 Extents without(Extents extents, std::int64_t dimension) {
   extents.erase(extents.begin() + dimension);
@@ -60,51 +53,35 @@ class ShortDimensions {
  private:
   const Computation& entry() const { return module_.entry_computation(); }
   const HloInstruction& at(Id id) const { return entry().at(id); }
-  bool gather(Id id, Spread& found) const;
-  std::optional<std::int64_t> short_dimension(const Spread& spread, const Extents& space,
+  std::optional<std::int64_t> short_dimension(const SpreadValue& spread, const Extents& space,
                                               const Extents& reduced) const;
   bool visit(const HloInstruction& reduction);
   Id at_index(Id leaf, std::int64_t dimension, std::int64_t index);
-  Id term(const Spread& spread, std::int64_t dimension, std::int64_t index);
 
   hlo::Module& module_;
   GraphEditor edit_;
 };
 
-/// False where an array covers the space, or there is too much of it.
-bool ShortDimensions::gather(Id id, Spread& found) const {
-  if (contains(found.operations, id) || contains(found.leaves, id)) return true;
-  const HloInstruction& value = at(id);
-  if (value.opcode == HloOpcode::kBroadcast || value.opcode == HloOpcode::kIota) {
-    found.leaves.push_back(id);
-    return true;
-  }
-  if (!hlo::is_elementwise(value.opcode) || found.operations.size() > kMostOperations) return false;
-  for (const Id operand : value.operands) {
-    if (at(operand).shape.dimensions != value.shape.dimensions || !gather(operand, found)) {
-      return false;
-    }
-  }
-  found.operations.push_back(id);
-  return true;
-}
-
 /// The shortest one of those that are reduced, else of the others; none where arrays that have it
 /// are large.
-std::optional<std::int64_t> ShortDimensions::short_dimension(const Spread& spread,
+std::optional<std::int64_t> ShortDimensions::short_dimension(const SpreadValue& spread,
                                                              const Extents& space,
                                                              const Extents& reduced) const {
+  std::int64_t elements = 1, terms = 1;
+  for (const std::int64_t each : space) elements *= each;
+  for (const std::int64_t d : reduced) terms *= space[static_cast<std::size_t>(d)];
   std::int64_t dimension = -1, extent = kLongestShort + 1;
   for (const bool is_reduced : {true, false}) {
     if (dimension >= 0) break;
     for (std::size_t d = 0; d < space.size(); ++d) {
       const auto candidate = static_cast<std::int64_t>(d);
       if (contains(reduced, candidate) != is_reduced || space[d] >= extent) continue;
+      // Many sums of few terms stand in whole tiles.
+      const bool fills_tiles = space[d] % isa::kSublanes == 0 && elements / terms > terms;
+      if (!is_reduced && fills_tiles) continue;
       dimension = candidate, extent = space[d];
     }
   }
-  std::int64_t elements = 1;
-  for (const std::int64_t each : space) elements *= each;
   if (extent < 2 || extent > kLongestShort || elements / extent < kFewestAtIndex) {
     return std::nullopt;
   }
@@ -152,20 +129,6 @@ Id ShortDimensions::at_index(Id leaf, std::int64_t dimension, std::int64_t index
   return edit_.broadcast(source, space, places);
 }
 
-/// The expression at one index of the dimension.
-Id ShortDimensions::term(const Spread& spread, std::int64_t dimension, std::int64_t index) {
-  std::map<Id, Id> made;
-  for (const Id leaf : spread.leaves) made[leaf] = at_index(leaf, dimension, index);
-  for (const Id id : spread.operations) {
-    const HloInstruction operation = at(id);
-    std::vector<Id> operands;
-    for (const Id operand : operation.operands) operands.push_back(made.at(operand));
-    made[id] =
-        edit_.apply_again(operation, operands, without(operation.shape.dimensions, dimension));
-  }
-  return made.at(spread.operations.back());
-}
-
 bool ShortDimensions::visit(const HloInstruction& reduction) {
   const HloOpcode combine = combining_operation(module_.computation(reduction.called.at(0)));
   if (combine != HloOpcode::kAdd && combine != HloOpcode::kMaximum &&
@@ -174,10 +137,10 @@ bool ShortDimensions::visit(const HloInstruction& reduction) {
   }
   const Extents space = edit_.dimensions(reduction.operands[0]);
   const std::optional<double> initial = splat_value(entry(), reduction.operands[1]);
-  Spread spread;
-  if (!initial || !gather(reduction.operands[0], spread) || spread.operations.empty()) return false;
+  const auto spread = spread_value(entry(), reduction.operands[0]);
+  if (!initial || !spread) return false;
   const std::optional<std::int64_t> dimension =
-      short_dimension(spread, space, reduction.dimensions);
+      short_dimension(*spread, space, reduction.dimensions);
   if (!dimension) return false;
   const bool is_along = contains(reduction.dimensions, *dimension);
   if (is_along && combine == HloOpcode::kAdd && *initial != 0) return false;
@@ -193,7 +156,8 @@ bool ShortDimensions::visit(const HloInstruction& reduction) {
   }
   std::vector<Id> terms;
   for (std::int64_t index = 0; index < extent; ++index) {
-    Id value = term(spread, *dimension, index);
+    Id value = make_again(edit_, entry(), *spread, without(space, *dimension),
+                          [&, at = index](Id leaf) { return at_index(leaf, *dimension, at); });
     if (!others.empty()) value = edit_.reduce_again(reduction, value, others);
     terms.push_back(value);
   }
