@@ -37,8 +37,8 @@ constexpr double kCombinedRowsInstructions = 10;
 /// Start and end of one more kernel: its call, the latency of its first and last DMAs.
 constexpr double kKernelCycles = 1000;
 
-/// Sums of a reduction in VMEM: as added, as results, as they leave; their share of it, for the rest
-/// is for what is read.
+/// Sums of a reduction in VMEM: as added, as results, as they leave; their share of it, for the
+/// rest is for what is read.
 constexpr double kCopiesOfSums = 4;
 constexpr double kRoomForSums = 0.75;
 

@@ -85,9 +85,9 @@ class ColumnProducts {
  private:
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   std::optional<LongDot> long_dot(const HloInstruction& dot) const;
-  bool pays(const HloInstruction& dot, const LongDot& found) const;
+  bool pays(const HloInstruction& dot, const LongDot& found);
   bool is_column_of_others(Id value) const;
-  bool is_read_by_columns(Id value) const;
+  bool is_read_by_columns(Id value);
   void rewrite(const HloInstruction& dot, const LongDot& found);
   Id rounded(Id value, bool is_rounded);
   bool is_light(Id value, int& operations, int& arrays) const;
@@ -106,7 +106,7 @@ class ColumnProducts {
   std::vector<std::vector<Id>> users_;  ///< Before the pass.
   /// By value, long dimensions and the index of the others.
   std::map<std::tuple<Id, Extents, Extents>, Id> columns_;
-  std::map<Id, bool> is_made_of_columns_;
+  std::map<Id, bool> is_made_of_columns_, are_read_by_columns_;
 };
 
 std::optional<LongDot> ColumnProducts::long_dot(const HloInstruction& dot) const {
@@ -172,19 +172,22 @@ bool ColumnProducts::is_column_of_others(Id value) const {
 }
 
 /// Whether elementwise operations and dots like this one read the value, and nothing else.
-bool ColumnProducts::is_read_by_columns(Id value) const {
+bool ColumnProducts::is_read_by_columns(Id value) {
+  const auto [known, is_new] = are_read_by_columns_.try_emplace(value, false);
+  if (!is_new) return known->second;
   const std::vector<Id>& users = users_[static_cast<std::size_t>(value)];
-  return !users.empty() && std::all_of(users.begin(), users.end(), [&](Id id) {
+  const bool found = !users.empty() && std::all_of(users.begin(), users.end(), [&](Id id) {
     const HloInstruction& user = entry().at(id);
     if (user.opcode == HloOpcode::kDot) return long_dot(user).has_value();
     return hlo::is_elementwise(user.opcode) && is_read_by_columns(id);
   });
+  return are_read_by_columns_[value] = found;
 }
 
 /// For the MXUs both arrays stand in rows of tiles, of which granules of padding are not moved, and
 /// a tile of either is a push each. Columns that other columns make, or that such are made of, need
 /// not be moved.
-bool ColumnProducts::pays(const HloInstruction& dot, const LongDot& found) const {
+bool ColumnProducts::pays(const HloInstruction& dot, const LongDot& found) {
   const auto length = static_cast<double>(elements(found.extents));
   const auto moved = [&](std::int64_t first, std::int64_t second) {
     return length * static_cast<double>(first + second) * sizeof(float) /
