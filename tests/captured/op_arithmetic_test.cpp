@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <set>
 
 #include "sim/config/compiler_target.h"
@@ -33,17 +34,23 @@ const Both& both() {
   return programs;
 }
 
-std::uint64_t sum(const isa::Program& program, std::uint64_t isa::OpInfo::*figure) {
-  std::uint64_t total = 0;
-  for (const isa::CallSite& site : program.call_sites) total += program.ops[site.op].*figure;
-  return total;
+/// A figure of each execution of an operation.
+std::vector<std::uint64_t> figures(const isa::Program& program, std::uint64_t isa::OpInfo::*of) {
+  std::vector<std::uint64_t> found;
+  for (const isa::CallSite& site : program.call_sites) {
+    if (!site.is_opening()) found.push_back(program.ops[site.op].*of);
+  }
+  return found;
+}
+
+std::uint64_t sum(const isa::Program& program, std::uint64_t isa::OpInfo::*of) {
+  const std::vector<std::uint64_t> all = figures(program, of);
+  return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
 }
 
 std::vector<std::uint64_t> products(const isa::Program& program) {
-  std::vector<std::uint64_t> flops;
-  for (const isa::CallSite& site : program.call_sites) {
-    if (program.ops[site.op].matmul_flops > 0) flops.push_back(program.ops[site.op].matmul_flops);
-  }
+  std::vector<std::uint64_t> flops = figures(program, &isa::OpInfo::matmul_flops);
+  flops.erase(std::remove(flops.begin(), flops.end(), 0U), flops.end());
   std::sort(flops.begin(), flops.end());
   return flops;
 }
