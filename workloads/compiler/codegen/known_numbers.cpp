@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "isa/meaning.h"
+
 namespace tpu::compiler {
 
 using isa::Opcode;
@@ -36,46 +38,35 @@ void KnownNumbers::set(PReg value, const std::optional<bool>& known) {
 
 namespace {
 
-std::optional<std::uint32_t> result_of(Opcode opcode, std::uint32_t a, std::uint32_t b) {
+/// Operations that compute addresses; of others nothing is known.
+bool is_of_addresses(Opcode opcode) {
   switch (opcode) {
     case Opcode::kSaddS32:
-      return a + b;
     case Opcode::kSsubS32:
-      return a - b;
     case Opcode::kSmulU24:
     case Opcode::kSmulU32:
-      return a * b;
     case Opcode::kSandU32:
-      return a & b;
     case Opcode::kSorU32:
-      return a | b;
     case Opcode::kSxorU32:
-      return a ^ b;
     case Opcode::kSshllU32:
-      return b < 32 ? a << b : 0;
     case Opcode::kSshrlU32:
-      return b < 32 ? a >> b : 0;
+      return true;
     default:
-      return std::nullopt;
+      return false;
   }
 }
 
-std::optional<bool> comparison_of(Opcode opcode, std::int32_t a, std::int32_t b) {
+bool compares_integers(Opcode opcode) {
   switch (opcode) {
     case Opcode::kScmpEqS32:
-      return a == b;
     case Opcode::kScmpNeS32:
-      return a != b;
     case Opcode::kScmpLtS32:
-      return a < b;
     case Opcode::kScmpLeS32:
-      return a <= b;
     case Opcode::kScmpGtS32:
-      return a > b;
     case Opcode::kScmpGeS32:
-      return a >= b;
+      return true;
     default:
-      return std::nullopt;
+      return false;
   }
 }
 
@@ -84,22 +75,21 @@ std::optional<bool> comparison_of(Opcode opcode, std::int32_t a, std::int32_t b)
 void KnownNumbers::compute(SReg value, Opcode opcode, const ScalarOperand& a,
                            const ScalarOperand& b) {
   const std::optional<KnownNumber> left = of(a), right = of(b);
-  if (!left || !right) return;
-  const std::optional<std::uint32_t> result = result_of(opcode, left->number, right->number);
+  if (!left || !right || !is_of_addresses(opcode)) return;
   const bool adds = opcode == Opcode::kSaddS32;
   const bool is_address = left->operand >= 0 || right->operand >= 0;
   const bool is_sum =
       right->operand < 0 ? adds || opcode == Opcode::kSsubS32 : adds && left->operand < 0;
-  if (!result || (is_address && !is_sum)) return;
-  numbers_[value.id] = {left->operand >= 0 ? left->operand : right->operand, *result};
+  if (is_address && !is_sum) return;
+  numbers_[value.id] = {left->operand >= 0 ? left->operand : right->operand,
+                        isa::scalar_result(opcode, left->number, right->number)};
 }
 
 void KnownNumbers::compare(PReg value, Opcode opcode, const ScalarOperand& a,
                            const ScalarOperand& b) {
   const std::optional<std::uint32_t> left = number(a), right = number(b);
-  if (!left || !right) return;
-  set(value,
-      comparison_of(opcode, static_cast<std::int32_t>(*left), static_cast<std::int32_t>(*right)));
+  if (!left || !right || !compares_integers(opcode)) return;
+  set(value, isa::scalar_comparison(opcode, *left, *right));
 }
 
 void KnownNumbers::store(std::uint32_t word, const ScalarOperand& value, bool is_certain) {
