@@ -19,6 +19,20 @@ struct HloCheck {
 
 reference::Value random_value(const hlo::Shape& shape, std::mt19937& engine, const HloCheck& check);
 
+/// A module's begin: reducers `add` and `least`; its entry follows.
+inline const char* const kAddAndLeast = R"(HloModule reductions
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+least {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] minimum(a, b)
+}
+)";
+
 /// Compiles the text, runs it with values on random arguments and compares every result with the
 /// reference interpreter. Integers must be equal.
 CompiledRun check_hlo(const std::string& text, const HloCheck& check = {});

@@ -11,23 +11,10 @@
 namespace tpu::test::large_sums_test {
 namespace {
 
-const char* const kReducers = R"(HloModule large
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-least {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] minimum(a, b)
-}
-)";
-
 /// Reductions that the pass makes of an entry, whose values it keeps, for a core with 1 MiB of
 /// VMEM.
 std::size_t reductions_of(const std::string& entry) {
-  const std::string text = kReducers + ("ENTRY main {\n" + entry + "}\n");
+  const std::string text = kAddAndLeast + ("ENTRY main {\n" + entry + "}\n");
   compiler::Target target;
   target.vmem_bytes = 1 << 20;
   HloCheck check;
@@ -128,7 +115,7 @@ TEST(LargeSums, WhatStandsInMemoryIsReadOnce) {
 /// 200 cycles each (10.3 million in all). Of each half a tile of rows and 391 of lanes is added up
 /// ten times, in three operations of two slots, and moved.
 TEST(LargeSums, PointsStandInTheLanes) {
-  const CompiledRun run = check_hlo(kReducers + std::string(R"(ENTRY main {
+  const CompiledRun run = check_hlo(kAddAndLeast + std::string(R"(ENTRY main {
   x = f32[50000,10] parameter(0)
   c = f32[16,10] parameter(1)
   zero = f32[] constant(0)

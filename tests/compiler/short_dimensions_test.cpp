@@ -11,23 +11,10 @@
 namespace tpu::test::short_dimensions_test {
 namespace {
 
-const char* const kReducers = R"(HloModule short
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-least {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] minimum(a, b)
-}
-)";
-
 /// The largest rank of an array that the pass leaves of an entry whose values it keeps, and how
 /// many reductions.
 std::string left_of(const std::string& entry) {
-  const std::string text = kReducers + ("ENTRY main {\n" + entry + "}\n");
+  const std::string text = kAddAndLeast + ("ENTRY main {\n" + entry + "}\n");
   HloCheck check;
   check.tolerance = 1e-5;
   check_hlo(text, check);
