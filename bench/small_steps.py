@@ -15,48 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from named_steps import cross_entropy, print_named, square
+from named_steps import NamedFunctions, cross_entropy, f, ints, layers, mlp, print_named, square
 
-lax, S = jax.lax, jax.ShapeDtypeStruct
-FUNCTIONS = {}
-KEY = S((2,), jnp.uint32)
-
-
-def f(*extents):
-    return S(extents, jnp.float32)
-
-
-def ints(*extents):
-    return S(extents, jnp.int32)
-
-
-def add(name, function, *arguments):
-    FUNCTIONS[name] = (function, arguments)
-
-
-def trained(name, loss, p, *batch, optimizer=optax.adam(1e-3)):
-    def step(p, state, *batch):
-        value, gradient = jax.value_and_grad(loss)(p, *batch)
-        changes, state = optimizer.update(gradient, state, p)
-        return optax.apply_updates(p, changes), state, value
-
-    add(name, step, p, jax.eval_shape(optimizer.init, p), *batch)
-
-
-def stablehlo(name):
-    function, arguments = FUNCTIONS[name]
-    return jax.jit(function).lower(*arguments).as_text()
-
-
-def layers(*extents):
-    return [(f(i, o), f(o)) for i, o in zip(extents, extents[1:])]
-
-
-def mlp(p, x, act=jnp.tanh):
-    for w, b in p[:-1]:
-        x = act(x @ w + b)
-    w, b = p[-1]
-    return x @ w + b
+lax = jax.lax
+FUNCTIONS = NamedFunctions()
+KEY = jax.ShapeDtypeStruct((2,), jnp.uint32)
+add, trained = FUNCTIONS.add, FUNCTIONS.trained
 
 
 def burgers(p, points, edges, wanted):
@@ -297,4 +261,4 @@ add("long_scan_of_4096", decayed, f(4096), f(400, 4096))
 
 
 if __name__ == "__main__":
-    print_named(FUNCTIONS, stablehlo, __doc__)
+    print_named(FUNCTIONS, FUNCTIONS.stablehlo, __doc__)

@@ -45,7 +45,8 @@ hlo::Module module_of(bool is_gather, const Embedding& sizes, ElementType type) 
 /// Lowers a gather of rows or the scatter that adds rows, and compares. The kernel.
 compiler::LoweredKernel check(bool is_gather, const Embedding& sizes,
                               const compiler::Target& target = {},
-                              ElementType type = ElementType::kF32) {
+                              ElementType type = ElementType::kF32,
+                              KernelHarness::Result* cost = nullptr) {
   const hlo::Module module = module_of(is_gather, sizes, type);
   const hlo::Computation& entry = module.entry_computation();
   std::vector<Array> inputs;
@@ -58,7 +59,7 @@ compiler::LoweredKernel check(bool is_gather, const Embedding& sizes,
   const compiler::LoweredKernel lowered = compiler::lower_embedding(module, entry, root, target);
   const std::vector<Array> expected = NaiveEvaluation(module, inputs).run();
   for (DmaTiming timing : {DmaTiming::kAtOnce, DmaTiming::kLate}) {
-    const auto found = run_kernel(lowered.kernel, inputs, {root.shape}, timing);
+    const auto found = run_kernel(lowered.kernel, inputs, {root.shape}, timing, cost);
     expect_close(expected[0], found[0], {1e-5, 1e-4}, is_gather ? "gather" : "scatter");
   }
   return lowered;
@@ -114,6 +115,23 @@ TEST(Embedding, ATableIsNotFetchedForAFewRows) {
   EXPECT_LT(few.vmem_bytes, 9000U * 512);
   const auto many = check(true, {1000, 100, 500, 0, 1000});
   EXPECT_GE(many.vmem_bytes, 1000U * 512);
+}
+
+/// Fewer than a tile has are not moved, nor have a group of 32 to stand in: of each row a granule
+/// for each of its lane tiles, twice, and the tiles of the result.
+TEST(Embedding, OfFewRowsThoseAloneAreMoved) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    const std::uint64_t tile_rows = type == ElementType::kF32 ? 8 : 4;
+    for (const std::int64_t count : {1, 3, 8, 9}) {
+      KernelHarness::Result cost;
+      const auto few = check(true, {900, 1000, count, -3, 910}, {}, type, &cost);
+      const std::uint64_t tiles = count > 8 ? 2 : 1;
+      EXPECT_EQ(few.vmem_bytes, (2 * 8 * tiles * 8 * (2 + 1) + 8U) * 512) << count;
+      const auto moved = static_cast<std::uint64_t>(count > 8 ? 16 : count);
+      const std::uint64_t indices = 4096;
+      EXPECT_EQ(cost.dma_bytes, moved * 8 * 1024 + tiles * 8 * tile_rows * 512 + indices) << count;
+    }
+  }
 }
 
 TEST(Embedding, AddsRows) {

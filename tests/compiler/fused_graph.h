@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,7 @@ class FusedGraph {
 
   /// Layout {minor_to_major} for all arrays of its rank.
   void set_layout(std::vector<std::int64_t> minor_to_major) {
-    minor_to_major_ = std::move(minor_to_major);
+    minor_to_major_[minor_to_major.size()] = std::move(minor_to_major);
   }
 
   KernelHarness::Result check(const std::vector<frontend::Tensor>& roots,
@@ -40,10 +41,9 @@ class FusedGraph {
     compiler::assign_layouts(module);
     hlo::Computation& entry = module.entry_computation();
     for (hlo::HloInstruction& instruction : entry.instructions) {
-      if (minor_to_major_.size() >= 2 &&
-          instruction.shape.dimensions.size() == minor_to_major_.size()) {
-        instruction.shape.layout = compiler::tiled_layout(instruction.shape.type, minor_to_major_);
-      }
+      const auto layout = minor_to_major_.find(instruction.shape.dimensions.size());
+      if (layout == minor_to_major_.end()) continue;
+      instruction.shape.layout = compiler::tiled_layout(instruction.shape.type, layout->second);
     }
     std::vector<Array> inputs;
     std::uint32_t seed = 1;
@@ -80,7 +80,7 @@ class FusedGraph {
  private:
   std::vector<frontend::Tensor> parameters_;
   std::vector<std::pair<double, double>> ranges_;
-  std::vector<std::int64_t> minor_to_major_;
+  std::map<std::size_t, std::vector<std::int64_t>> minor_to_major_;  ///< By rank.
 };
 
 }  // namespace tpu::test

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/compiler/hlo_check.h"
 #include "tests/compiler/pass_check.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/passes/expand/widen.h"
@@ -248,6 +249,68 @@ TEST(Fusion, WhatTakesLongIsKeptForTheNextPass) {
   }
 }
 
+/// Kernels of a module, and how many instructions of an opcode they have.
+std::pair<std::size_t, int> kernels_and(HloOpcode opcode, const std::string& entry) {
+  const Module module = run_to_fusion(
+      hlo::read_hlo_text("test.hlo", kAddAndLeast + ("ENTRY main {\n" + entry + "}\n")));
+  int found = 0;
+  for (const Computation& computation : module.computations) {
+    for (const HloInstruction& value : computation.instructions) {
+      if (value.opcode == opcode) ++found;
+    }
+  }
+  return {count(module, HloOpcode::kFusion), found};
+}
+
+/// Bits that become a fraction are read as f32 in the register where they are made, or where what
+/// is stored is read. What is stored, and wanted so by a product, is the same bytes.
+TEST(Fusion, WordsOfAnotherTypeAreReadInTheKernel) {
+  const std::string fraction =
+      "  one = u32[] constant(0x3f800000)\n  few = u32[] constant(9)\n"
+      "  ones = u32[512,512] broadcast(one), dimensions={}\n"
+      "  fews = u32[512,512] broadcast(few), dimensions={}\n"
+      "  s = u32[512,512] shift-right-logical(x, fews)\n  o = u32[512,512] or(s, ones)\n"
+      "  f = f32[512,512] bitcast-convert(o)\n";
+  using Found = std::pair<std::size_t, int>;
+  EXPECT_EQ(kernels_and(HloOpcode::kBitcastConvert, "  x = u32[512,512] parameter(0)\n" + fraction +
+                                                        "  ROOT g = f32[512,512] negate(f)\n"),
+            Found(1, 1));
+  EXPECT_EQ(kernels_and(HloOpcode::kBitcastConvert,
+                        "  x = u32[512,512] parameter(0)\n  f = f32[512,512] bitcast-convert(x)\n"
+                        "  ROOT g = f32[512,512] negate(f)\n"),
+            Found(1, 1));
+  EXPECT_EQ(kernels_and(HloOpcode::kBitcastConvert,
+                        "  x = u32[512,512] parameter(0)\n  f = f32[512,512] bitcast-convert(x)\n"
+                        "  ROOT g = f32[512,512] dot(f, f), lhs_contracting_dims={1}, "
+                        "rhs_contracting_dims={0}\n"),
+            Found(0, 0));
+}
+
+/// Two kernels that cannot share. What is made of a counter in many operations (random bits) is
+/// written once; of few operations, or of an array that is read for it, both make it.
+TEST(Fusion, WhatTakesLongIsWrittenForSeveralKernels) {
+  const auto made = [](int operations, const std::string& begin) {
+    std::string entry = "  x = f32[512,512] parameter(0)\n  zero = f32[] constant(0)\n" + begin;
+    for (int i = 0; i < operations; ++i) {
+      entry += "  i" + std::to_string(i + 1) + " = f32[512,512] multiply(i" + std::to_string(i) +
+               ", i" + std::to_string(i) + ")\n";
+    }
+    return kernels_and(HloOpcode::kNegate,
+                       entry + "  n = f32[512,512] negate(i" + std::to_string(operations) +
+                           ")\n  y = f32[512,512] multiply(x, n)\n"
+                           "  r = f32[512] reduce(y, zero), dimensions={0}, to_apply=add\n"
+                           "  b = f32[512,512] broadcast(r), dimensions={1}\n"
+                           "  a = f32[512,512] multiply(n, b)\n"
+                           "  c = f32[512] reduce(a, zero), dimensions={1}, to_apply=add\n"
+                           "  ROOT t = (f32[512], f32[512]) tuple(r, c)\n")
+        .second;
+  };
+  const std::string counter = "  i0 = f32[512,512] iota(), iota_dimension=1\n";
+  EXPECT_EQ(made(150, counter), 1);
+  EXPECT_EQ(made(10, counter), 2);
+  EXPECT_EQ(made(150, "  i0 = f32[512,512] exponential(x)\n"), 2);
+}
+
 TEST(Fusion, AReductionOverRowsThatNeedsAnotherIsAKernelOfItsOwn) {
   GraphBuilder graph("variance");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {4, 8, 128}));
@@ -294,6 +357,42 @@ TEST(Fusion, WhatManyReadIsWrittenOnlyWhereThatMovesFewerBytes) {
   const Module module = run_to_fusion(graph.finish(graph.tuple({rows, columns}), {x}));
   EXPECT_EQ(count_kind(module, "kInput"), 2U);
   EXPECT_EQ(count_kind(module, "kLoop"), 0U);
+}
+
+/// A product's sums along each dimension, of its cosine. The kernel that has one of them writes the
+/// cosine for the other, not the product, of which it would be computed again.
+TEST(Fusion, WhatReadersComputeIsWrittenInPlaceOfWhatTheyRead) {
+  Module module = hlo::read_hlo_text("test.hlo", kAddAndLeast + std::string(R"(ENTRY main {
+  x = f32[20000,6] parameter(0)
+  w = f32[6,200] parameter(1)
+  v = f32[200] parameter(2)
+  zero = f32[] constant(0)
+  d = f32[20000,200] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  y = f32[20000,200] cosine(d)
+  b = f32[20000,200] broadcast(v), dimensions={1}
+  m = f32[20000,200] multiply(y, b)
+  r = f32[20000] reduce(m, zero), dimensions={1}, to_apply=add
+  c = f32[20000,200] broadcast(r), dimensions={0}
+  a = f32[20000,200] multiply(y, c)
+  s = f32[200] reduce(a, zero), dimensions={0}, to_apply=add
+  ROOT t = (f32[20000], f32[200]) tuple(r, s)
+}
+)"));
+  compiler::Target target;
+  target.hbm_bytes = std::uint64_t{1} << 30;
+  int kernels = 0, computing = 0;
+  compiler::schedule(module, target, nullptr, [&](const compiler::PassResult& result) {
+    if (result.pass() != std::string("fuse")) return;
+    kernels = computing = 0;
+    for (const Computation& computation : result.module().computations) {
+      for (const HloInstruction& value : computation.instructions) {
+        if (value.opcode == HloOpcode::kCosine) ++computing;
+        if (value.opcode == HloOpcode::kFusion) ++kernels;
+      }
+    }
+  });
+  EXPECT_EQ(kernels, 2);
+  EXPECT_EQ(computing, 1);
 }
 
 /// A rectifier and its gradient: the mask is written beside the activation, by the product's

@@ -308,8 +308,11 @@ TEST(FirstLoads, AKernelThatTakesAllRowsHasNoRoomAbove) {
   compiler::Target target;
   target.place.is_high = true;
   KernelBuilder builder("test", target);
-  builder.allocate_vmem(16'000);
-  EXPECT_THROW(builder.allocate_vmem(16'000), compiler::NoRoomAbove);
+  constexpr std::uint64_t kAll = (16 << 20) / isa::kVmemRowBytes;
+  builder.allocate_vmem(kAll * 7 / 8);
+  EXPECT_TRUE(builder.vmem_use().fits(kAll));
+  builder.allocate_vmem(8);
+  EXPECT_FALSE(builder.vmem_use().fits(kAll));
 }
 
 TEST(FirstLoads, AddressesThatNobodyReadsAreNotComputed) {

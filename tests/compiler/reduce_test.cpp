@@ -128,6 +128,55 @@ TEST(Reduce, MatricesOfAllMembersThatDoNotFitAreReadAgainForEach) {
   EXPECT_LT(result.dma_bytes, (3 + 3 + 3) * once + (1 << 18));
 }
 
+/// Sums over the outermost dimension, of matrices that VMEM does not hold three times: a kernel
+/// goes through a range of the rows of all of them, then through the next one, and moves no more.
+/// So it does where the rows are numbers in lanes, and of packed arrays.
+TEST(Reduce, SumsOverMatricesThatDoNotFitGoInRangesOfRows) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    FusedGraph test;
+    test.target.vmem_bytes = 1 << 20;
+    test.set_layout({2, 1, 0});
+    test.set_layout({1, 0});
+    const Extents space{3, 405, 300};
+    const Tensor x = test.graph.convert(test.input(type, space), ElementType::kF32);
+    const Tensor of_each = test.input(ElementType::kF32, {3});
+    const Tensor product = test.graph.multiply(x, test.graph.broadcast(of_each, space, {0}));
+    const auto result = test.check({test.graph.reduce_sum(product, {0}), product}, kSums);
+    const std::uint64_t matrix = 408 * 384 * 4;
+    const std::uint64_t moved = (type == ElementType::kF32 ? 7 : 5) * matrix + matrix / 2;
+    EXPECT_LT(result.dma_bytes, moved + (1 << 16));
+  }
+  FusedGraph test;
+  test.target.vmem_bytes = 2 << 20;
+  test.set_layout({2, 1, 0});
+  test.set_layout({1, 0});
+  const Extents space{2, 3000, 100};
+  const Tensor row = test.input(ElementType::kF32, {3000});
+  const Tensor x = test.input(ElementType::kF32, space);
+  const Tensor sum = test.graph.add(x, test.graph.broadcast(row, space, {1}));
+  test.check({test.graph.reduce_sum(sum, {0})}, kSums);
+}
+
+/// Of a mask that two passes need, the numbers that it is made of are kept: a kernel that uses its
+/// sum takes little longer than one that makes it.
+TEST(Reduce, WhatAMaskIsMadeOfIsKeptForTheNextPass) {
+  const auto cycles = [](bool uses_sum) {
+    FusedGraph test;
+    const Extents extents{512, 256};
+    const Tensor x = test.input(ElementType::kF32, extents, -1, 1);
+    Tensor y = x;
+    for (int i = 0; i < 6; ++i) y = test.graph.unary(HloOpcode::kLogistic, y);
+    const Tensor half = test.graph.splat(ElementType::kF32, extents, 0.659),
+                 none = test.graph.splat(ElementType::kF32, extents, 0);
+    const Tensor mask = test.graph.compare(y, half, hlo::ComparisonDirection::kGt);
+    const Tensor sum = test.graph.reduce_sum(test.graph.select(mask, x, none), {1});
+    const Tensor apart = test.graph.subtract(x, test.graph.broadcast(sum, extents, {0}));
+    const Tensor root = uses_sum ? test.graph.select(mask, apart, none) : sum;
+    return test.check({root}, kSums).cycles;
+  };
+  EXPECT_LT(cycles(true), cycles(false) + 512 * 256 / 1024 * 6 * 18 / 2);
+}
+
 TEST(Reduce, RowsWithinEachMajor) {
   FusedGraph test;
   const Tensor x = test.input(ElementType::kF32, {11, 30, 300});

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "tests/compiler/hlo_check.h"
 #include "workloads/hlo/hlo_reader.h"
 
@@ -79,6 +82,44 @@ TEST(SmallProducts, DotsThatContractNothingAreProductsOfBroadcasts) {
       "HloModule n\nENTRY main {\n  x = f32[300] parameter(0)\n  g = f32[70] parameter(1)\n"
       "  ROOT r = f32[300,70] dot(x, g), lhs_contracting_dims={}, rhs_contracting_dims={}\n}\n",
       check);
+}
+
+/// A vector and a matrix: whatever dimension is contracted, the matrix stays as it lies. So do
+/// matrices of a batch, whose dimensions the result has in another order.
+TEST(SmallProducts, AMatrixIsNotTurnedForItsVector) {
+  const auto turned = [](const std::string& text) {
+    HloCheck check;
+    check.round_matmul_operands = false;
+    check_hlo(text, check);
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+    compiler::multiply_small_matrices(module);
+    hlo::verify(module);
+    std::int64_t most = 0;
+    for (const hlo::HloInstruction& value : module.entry_computation().instructions) {
+      EXPECT_NE(value.opcode, hlo::HloOpcode::kDot);
+      if (value.opcode == hlo::HloOpcode::kTranspose) {
+        most = std::max(most, value.shape.element_count());
+      }
+    }
+    return most;
+  };
+  for (const char* contracted : {"0", "1"}) {
+    const std::string side = *contracted == '0' ? "300" : "70",
+                      other = *contracted == '0' ? "70" : "300";
+    for (const bool is_first : {false, true}) {
+      const std::string of_vector = "0", of_matrix = contracted;
+      EXPECT_EQ(turned("HloModule n\nENTRY main {\n  v = f32[" + side +
+                       "] parameter(0)\n  m = f32[300,70] parameter(1)\n  ROOT r = f32[" + other +
+                       "] dot(" + (is_first ? "m, v" : "v, m") + "), lhs_contracting_dims={" +
+                       (is_first ? of_matrix : of_vector) + "}, rhs_contracting_dims={" +
+                       (is_first ? of_vector : of_matrix) + "}\n}\n"),
+                0);
+    }
+  }
+  EXPECT_EQ(turned("HloModule n\nENTRY main {\n  v = f32[7,30] parameter(0)\n  m = f32[50,30,7] "
+                   "parameter(1)\n  ROOT r = f32[7,50] dot(v, m), lhs_batch_dims={0}, "
+                   "rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={1}\n}\n"),
+            350);
 }
 
 }  // namespace

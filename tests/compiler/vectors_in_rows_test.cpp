@@ -140,7 +140,8 @@ TEST(VectorsInRows, ElementsAreReadInTheirTiles) {
   // In a space of tiles, and in VMEM behind another kernel.
   EXPECT_EQ(slices_left(R"(  x = f32[40,200] parameter(0)
   m = f32[20,4] parameter(1)
-  n = f32[20,4] multiply(m, m)
+  o = f32[4,4] parameter(2)
+  n = f32[20,4] dot(m, o), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   as = f32[1,1] slice(n), slice={[11:12], [2:3]}
   a = f32[] reshape(as)
   a2 = f32[40,200] broadcast(a), dimensions={}

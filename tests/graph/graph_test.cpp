@@ -55,8 +55,9 @@ TEST(Opcode, OldSpellingsAreFoundToo) {
 }
 
 TEST(Opcode, ElementwiseOnesAreThoseThatComputeElementByElement) {
-  for (HloOpcode opcode : {HloOpcode::kAdd, HloOpcode::kSelect, HloOpcode::kCompare,
-                           HloOpcode::kConvert, HloOpcode::kAtan2, HloOpcode::kClamp}) {
+  for (HloOpcode opcode :
+       {HloOpcode::kAdd, HloOpcode::kSelect, HloOpcode::kCompare, HloOpcode::kConvert,
+        HloOpcode::kAtan2, HloOpcode::kClamp, HloOpcode::kBitcastConvert}) {
     EXPECT_TRUE(is_elementwise(opcode)) << to_string(opcode);
   }
   for (HloOpcode opcode : {HloOpcode::kDot, HloOpcode::kReduce, HloOpcode::kBroadcast,

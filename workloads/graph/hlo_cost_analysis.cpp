@@ -106,7 +106,8 @@ std::int64_t vector_flops(const Computation& computation, const HloInstruction& 
     case HloOpcode::kMap:
       return instruction.shape.element_count();
     default:
-      return is_elementwise(instruction.opcode) && instruction.opcode != HloOpcode::kConvert
+      return is_elementwise(instruction.opcode) && instruction.opcode != HloOpcode::kConvert &&
+                     instruction.opcode != HloOpcode::kBitcastConvert
                  ? instruction.shape.element_count()
                  : 0;
   }

@@ -34,9 +34,12 @@ struct FirstLoad {
   }
 };
 
-/// VMEM rows that a kernel touches: so many from row 0 on, and so many up to the last one.
+/// VMEM rows that a kernel touches: so many from row 0 on, and so many up to the last one. More
+/// than VMEM has: the kernel can't stand there.
 struct VmemUse {
   std::uint32_t below = 0, above = 0;
+
+  bool fits(std::uint64_t all_rows) const { return std::uint64_t{below} + above <= all_rows; }
 };
 
 }  // namespace tpu::compiler

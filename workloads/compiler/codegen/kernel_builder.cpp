@@ -80,15 +80,15 @@ SReg KernelBuilder::operand(int index) {
 VmemRegion KernelBuilder::allocate_vmem(std::uint64_t rows, std::uint32_t alignment_rows) {
   const std::uint64_t all = target_.vmem_bytes / isa::kVmemRowBytes;
   std::uint64_t first = round_up(std::uint64_t{used_vmem_rows_}, alignment_rows);
+  std::uint64_t used = first + rows;
   if (target_.place.is_high) {
-    if (used_vmem_rows_ + rows > all) {
-      throw NoRoomAbove(draft_->name + " has no room for VMEM from the last row down");
-    }
-    first = (all - used_vmem_rows_ - rows) / alignment_rows * alignment_rows;
+    used = used_vmem_rows_ + rows;
+    first = used > all ? 0 : (all - used) / alignment_rows * alignment_rows;
+    if (used <= all) used = all - first;  // More says that it has no room (VmemUse).
   }
   TPU_CHECK(first + rows <= all,
             draft_->name << ": " << first + rows << " rows of VMEM of " << all);
-  used_vmem_rows_ = static_cast<std::uint32_t>(target_.place.is_high ? all - first : first + rows);
+  used_vmem_rows_ = static_cast<std::uint32_t>(used);
   const VmemRegion region{next_region_++, static_cast<std::uint32_t>(first),
                           static_cast<std::uint32_t>(rows)};
   if (is_begin_) regions_.emplace(region.id, region);
@@ -791,7 +791,8 @@ isa::Kernel KernelBuilder::finish() {
   TPU_CHECK(draft_ != nullptr, "a kernel is finished once");
   const std::uint64_t all = target_.vmem_bytes / isa::kVmemRowBytes;
   const std::uint64_t used = round_up(std::uint64_t{used_vmem_rows_}, 8);
-  SpillSpace space = target_.place.is_high ? SpillSpace{0, all - used, next_region_}
+  const std::uint64_t below = used > all ? all : all - used;  // Above is none, or the kernel's.
+  SpillSpace space = target_.place.is_high ? SpillSpace{0, below, next_region_}
                                            : SpillSpace{used, all, next_region_};
   const std::uint64_t begin = space.next_row;
   remove_dead_scalars(*draft_);

@@ -62,12 +62,6 @@ struct MxuUse {
   std::uint32_t rows = 1, columns = 1;
 };
 
-/// A kernel that was to have VMEM from the last row down takes all of it.
-class NoRoomAbove : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 /// Writes one kernel, instruction by instruction, and schedules it.
 ///
 /// The author names values, not registers, and writes straight code, loops with constant trip
@@ -304,7 +298,8 @@ class KernelBuilder {
   std::unique_ptr<KernelDraft> draft_;
   std::optional<std::uint32_t> crowded_block_;
   std::uint64_t cycles_ = 0;
-  std::uint32_t used_vmem_rows_ = 0;  ///< From the first one on, or up to the last one.
+  /// From the first one on, or up to the last one; then it may be more than there are.
+  std::uint32_t used_vmem_rows_ = 0;
   std::uint32_t most_vmem_rows_ = 0;  ///< Before it began anew.
   std::uint32_t waiting_rows_ = 0;    ///< For values that find no register.
   std::uint32_t next_region_ = 1;

@@ -71,6 +71,7 @@
 #include "workloads/compiler/passes/simplify/reshape_mover.h"
 #include "workloads/compiler/passes/simplify/short_dimensions.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
+#include "workloads/compiler/passes/simplify/sliced_values.h"
 #include "workloads/compiler/passes/simplify/small_products.h"
 #include "workloads/compiler/passes/simplify/split_lanes.h"
 #include "workloads/compiler/passes/simplify/stacked_vectors.h"
@@ -380,6 +381,8 @@ std::vector<Pass> rewriting_rows() {
       row("rewrite_collectives", with_refusals<rewrite_collectives>, {"number_rings"},
           {"rewrite_indexed_access"}),
       row("rewrite_integer_dots", with_refusals<rewrite_integer_dots>),
+      row("compute_sliced_values", on_module_then_names<compute_sliced_values>, {},
+          {"rewrite_indexed_access"}),
       row("multiply_columns", with_target<multiply_columns>, {},
           {"multiply_small_matrices", "rewrite_precise_products"}),
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
@@ -11,7 +12,9 @@
 #include "workloads/compiler/passes/memory/storage.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/compiler/program/call_sequence.h"
 #include "workloads/compiler/program/kernel_selection.h"
+#include "workloads/compiler/program/openings.h"
 #include "workloads/compiler/program/top_level.h"
 
 namespace tpu::compiler {
@@ -309,22 +312,18 @@ const MadeKernel& Assembly::kernel_for(const hlo::Module& module, const HloInstr
   const std::string key = kernel_fingerprint(module, instruction) + key_of(loop);
   const auto found = kernel_of_.find(key);
   if (found != kernel_of_.end()) return found->second;
-  const auto add = [&](const KernelPlace& place) -> const MadeKernel& {
-    LoweredKernel lowered = make_kernel_(module, instruction, place, loop);
-    const auto number = static_cast<std::uint32_t>(program_.kernels.size());
-    program_.kernels.push_back(std::move(lowered.kernel));
-    CalledKernel called{place, lowered.vmem_use, lowered.cycles, std::move(lowered.first_loads),
-                        !place.caller_starts_loads};
-    return kernel_of_[key] = {number, std::move(called)};
-  };
   const bool is_apart = stands_apart(module, instruction);
-  if (!is_apart && calls_.asks_for_high()) {
-    try {
-      return add({true, true});
-    } catch (const NoRoomAbove&) {
-    }
+  KernelPlace place{!is_apart && calls_.asks_for_high(), !is_apart};
+  LoweredKernel lowered = make_kernel_(module, instruction, place, loop);
+  if (place.is_high && !lowered.vmem_use.fits(target_.vmem_bytes / isa::kVmemRowBytes)) {
+    place.is_high = false;
+    lowered = make_kernel_(module, instruction, place, loop);
   }
-  return add({false, !is_apart});
+  const auto number = static_cast<std::uint32_t>(program_.kernels.size());
+  program_.kernels.push_back(std::move(lowered.kernel));
+  CalledKernel called{place, lowered.vmem_use, lowered.cycles, std::move(lowered.first_loads),
+                      is_apart};
+  return kernel_of_[key] = {number, std::move(called)};
 }
 
 /// A kernel and its call; with trips the kernel loops by itself.

@@ -37,7 +37,6 @@ bool keeps_dimensions(HloOpcode opcode) {
     case HloOpcode::kReshape:
     case HloOpcode::kBitcast:
     case HloOpcode::kCopy:
-    case HloOpcode::kBitcastConvert:
     case HloOpcode::kOptimizationBarrier:
     case HloOpcode::kCustomCall:
     case HloOpcode::kAllReduce:

@@ -29,7 +29,7 @@ std::optional<ExpressionGraph> form_that_fits(
   return std::nullopt;
 }
 
-/// Kernels that go through ranges of the lanes, one behind the other, at most.
+/// Kernels that go through ranges of an axis, one behind the other, at most.
 constexpr std::int64_t kMostRanges = 16;
 
 /// The graph, or where VMEM has no room for what stays there, a form of it whose outermost axis has
@@ -63,25 +63,25 @@ Pieces pieces_of_whole(const ExpressionGraph& whole, std::size_t operand_count,
   return pieces;
 }
 
-/// As few ranges of the lanes as fit; none: no pieces.
-std::vector<ElementwisePiece> ranges_of_lanes(const ExpressionGraph& whole,
-                                              std::size_t operand_count, const Target& target,
-                                              const PlanLimits& limits) {
+/// As few ranges of the lanes, or of the rows, as fit: multiples of `unit`. None: no pieces.
+std::vector<ElementwisePiece> ranges(const ExpressionGraph& whole, std::size_t operand_count,
+                                     const Target& target, const PlanLimits& limits, int axis,
+                                     std::int64_t unit) {
   std::vector<ElementwisePiece> pieces;
-  if (whole.space().linear) return {};
-  const std::int64_t lanes = whole.space().lanes();
+  const std::int64_t extent = whole.space().extent(axis);
   for (std::int64_t count = 2; count <= kMostRanges; ++count, pieces.clear()) {
-    // Vectors lie in registers of 1024.
-    const std::int64_t most = round_up(ceil_divide(lanes, count), isa::kSublanes * isa::kLanes);
-    for (std::int64_t first = 0; first < lanes; first += most) {
+    const std::int64_t most = round_up(ceil_divide(extent, count), unit);
+    for (std::int64_t first = 0; first < extent; first += most) {
       ExpressionGraph range = whole;
       range.combine_rows_in_tiles();
-      if (most >= lanes || !range.take_lanes(first, std::min(most, lanes - first))) return {};
+      if (most >= extent || !range.take_range(axis, first, std::min(most, extent - first))) {
+        return {};
+      }
       auto plan = find_elementwise_plan(range, operand_count, target, limits);
       if (!plan) break;
       pieces.push_back({std::move(range), std::move(plan).value()});
     }
-    if (static_cast<std::int64_t>(pieces.size()) == ceil_divide(lanes, most)) return pieces;
+    if (static_cast<std::int64_t>(pieces.size()) == ceil_divide(extent, most)) return pieces;
   }
   return {};
 }
@@ -94,8 +94,17 @@ OrRefusal<std::vector<ElementwisePiece>> find_elementwise_pieces(const Expressio
                                                                  const PlanLimits& limits) {
   Pieces pieces = pieces_of_whole(whole, operand_count, target, limits);
   if (pieces) return pieces;
-  auto ranges = ranges_of_lanes(whole, operand_count, target, limits);
-  if (!ranges.empty()) return ranges;
+  if (!whole.space().linear) {
+    // Vectors lie in registers of 1024.
+    constexpr std::int64_t kVector = isa::kSublanes * isa::kLanes;
+    const IterationSpace& space = whole.space();
+    auto lanes = ranges(whole, operand_count, target, limits, space.lane_axis(), kVector);
+    if (!lanes.empty()) return lanes;
+    for (const std::int64_t unit : {std::int64_t{isa::kSublanes}, kVector}) {
+      auto rows = ranges(whole, operand_count, target, limits, space.row_axis(), unit);
+      if (!rows.empty()) return rows;
+    }
+  }
   PlanLimits last = limits;
   last.keeps_sums = true;
   Pieces kept = pieces_of_whole(whole, operand_count, target, last);

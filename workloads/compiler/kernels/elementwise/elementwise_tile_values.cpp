@@ -94,7 +94,8 @@ double TileValues::cycles_of(int node, const Nodes& among) const {
   return cycles;
 }
 
-/// Those that both passes compute and that something else of the later one needs.
+/// Those that both passes compute and that something else of the later one needs; of a mask what it
+/// is made of, which has a register.
 void TileValues::keep_between(int before, int level) {
   const Nodes now = computed_at(level), then = computed_at(before);
   Nodes both;
@@ -110,10 +111,17 @@ void TileValues::keep_between(int before, int level) {
       if (both.count(operand) != 0) wanted.insert(operand);
     }
   }
-  for (int node : wanted) {
-    const bool is_vector = graph_.node(node).shape.type != hlo::ElementType::kPred;
-    if (is_vector && cycles_of(node, both) >= kLeastKeptCycles) {
+  std::vector<int> work(wanted.begin(), wanted.end());
+  while (!work.empty()) {
+    const int node = work.back();
+    work.pop_back();
+    if (cycles_of(node, both) < kLeastKeptCycles) continue;
+    if (graph_.node(node).shape.type != hlo::ElementType::kPred) {
       kept_.push_back({node, before, {}});
+      continue;
+    }
+    for (int operand : graph_.node(node).operands) {
+      if (both.count(operand) != 0 && wanted.insert(operand).second) work.push_back(operand);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
@@ -264,28 +265,39 @@ bool ExpressionGraph::split_lanes() {
   return true;
 }
 
-/// Whether some of the lanes of a smaller array are one range: they stand in one tile of rows.
-bool ExpressionGraph::has_ranges_of_lanes(const hlo::Shape& shape,
-                                          const std::vector<int>& axes) const {
-  if (shape.rank() < 2) return true;
+/// Whether multiples of `unit` along the axis are one range of a smaller array: nothing else is
+/// outside of them, and they are whole tiles.
+bool ExpressionGraph::has_ranges(const hlo::Shape& shape, const std::vector<int>& axes, int axis,
+                                 std::int64_t unit) const {
+  const std::size_t along = dimension_along(axes, axis);
+  if (along == axes.size() || shape.dimensions[along] == 1) return true;
+  if (shape.dimensions[along] != space_.extent(axis)) return false;
   const std::vector<std::int64_t>& order = shape.layout.minor_to_major;
-  if (!has_parts_of_lanes(shape, axes)) return false;
-  return std::all_of(order.begin() + 2, order.end(), [&](std::int64_t dimension) {
+  if (order.empty()) return shape.rank() < 2;  // Nothing stands in memory.
+  const auto place = std::find(order.begin(), order.end(), static_cast<std::int64_t>(along));
+  if (place == order.begin()) {
+    if (!has_one_row_tile(shape)) return false;
+    if (unit % (order.size() < 2 ? isa::kSublanes * isa::kLanes : isa::kLanes) != 0) return false;
+  }
+  const auto outside = std::max(place + 1, order.size() < 2 ? order.end() : order.begin() + 2);
+  return std::all_of(outside, order.end(), [&](std::int64_t dimension) {
     return shape.dimensions[static_cast<std::size_t>(dimension)] == 1;
   });
 }
 
-/// Whether each lane is made of its own alone.
-bool ExpressionGraph::makes_lanes_alone() const {
+/// Whether each element along the axis is made of those at its place alone.
+bool ExpressionGraph::makes_ranges(int axis, std::int64_t unit) const {
+  const bool is_lanes = axis == space_.lane_axis();
   for (const ExpressionNode& node : nodes_) {
     const bool is_part = !(node.part == ArrayPart{});
     const bool moves = node.opcode == hlo::HloOpcode::kSlice || !node.shift.empty() ||
-                       node.part.lanes > 0 || (is_part && !is_full(node));
-    const bool combines = std::find(node.reduced_axes.begin(), node.reduced_axes.end(),
-                                    space_.lane_axis()) != node.reduced_axes.end();
-    if (moves || combines) return false;
+                       node.part.lanes > 0 || (is_part && (!is_full(node) || !is_lanes));
+    const bool combines = std::find(node.reduced_axes.begin(), node.reduced_axes.end(), axis) !=
+                          node.reduced_axes.end();
+    const bool counts_rows = !is_lanes && node.axis == axis;
+    if (moves || combines || counts_rows || node.in_rows) return false;
     const bool stands_in_memory = node.opcode == hlo::HloOpcode::kParameter;
-    if (stands_in_memory && !is_full(node) && !has_ranges_of_lanes(node.shape, node.axes)) {
+    if (stands_in_memory && !is_full(node) && !has_ranges(node.shape, node.axes, axis, unit)) {
       return false;
     }
   }
@@ -293,53 +305,66 @@ bool ExpressionGraph::makes_lanes_alone() const {
     if (!(root_parts_[i] == ArrayPart{})) return false;
     if (is_full_root(i)) continue;
     const std::vector<int>& axes = axes_of_root(i);
-    const std::size_t lanes = dimension_along(axes, space_.lane_axis());
-    if (lanes == axes.size() || root_shapes_[i].dimensions[lanes] != space_.lanes()) return false;
-    if (!has_ranges_of_lanes(root_shapes_[i], axes)) return false;
+    const std::size_t along = dimension_along(axes, axis);
+    if (along == axes.size() || root_shapes_[i].dimensions[along] != space_.extent(axis)) {
+      return false;
+    }
+    if (!has_ranges(root_shapes_[i], axes, axis, unit)) return false;
   }
   return true;
 }
 
-bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
-  if (space_.linear || space_.rank() < 2 || !makes_lanes_alone()) return false;
-  const int lane_axis = space_.lane_axis();
-  const std::int64_t whole = space_.lanes();
-  const auto with_lanes = [&](hlo::Shape shape, const std::vector<int>& axes, std::int64_t lanes) {
-    const std::size_t d = dimension_along(axes, lane_axis);
-    if (d < axes.size() && shape.dimensions[d] == whole) shape.dimensions[d] = lanes;
+/// What stands in a range of the axis of an array that covers the space.
+ArrayPart ExpressionGraph::range_of_stream(hlo::ElementType type, int axis, std::int64_t first,
+                                           std::int64_t count) const {
+  const auto of_lanes = [&](std::int64_t lanes) {
+    return lanes == 0 ? 0 : static_cast<std::int64_t>(granules(tiled_row(type, lanes)));
+  };
+  const std::int64_t row_tile = of_lanes(space_.lanes());
+  ArrayPart part;
+  if (axis == space_.lane_axis()) {
+    part.granule = of_lanes(first);
+    part.run = 1;
+    part.pitch = row_tile;
+  } else {
+    part.granule = first / isa::kSublanes * row_tile;
+    part.run = ceil_divide(count, std::int64_t{isa::kSublanes});
+    part.pitch = space_.row_tiles() * row_tile;
+  }
+  return part;
+}
+
+bool ExpressionGraph::take_range(int axis, std::int64_t first, std::int64_t count) {
+  const std::int64_t whole = space_.extent(axis);
+  const std::int64_t unit = std::gcd(first, first + count < whole ? count : first);
+  if (space_.linear || space_.rank() < 2 || !makes_ranges(axis, unit)) return false;
+  const auto with = [&](hlo::Shape shape, const std::vector<int>& axes, std::int64_t extent) {
+    const std::size_t d = dimension_along(axes, axis);
+    if (d < axes.size() && shape.dimensions[d] == whole) shape.dimensions[d] = extent;
     return shape;
   };
   const auto before = [&](const hlo::Shape& shape, const std::vector<int>& axes) {
-    const bool has_lanes = with_lanes(shape, axes, count).dimensions != shape.dimensions;
-    if (first == 0 || !has_lanes) return std::int64_t{0};
-    return static_cast<std::int64_t>(granules(with_lanes(shape, axes, first)));
-  };
-  // Of one row tile: its granules, and those of the lanes before.
-  const auto in_row_tile = [&](hlo::ElementType type) {
-    ArrayPart part;
-    part.granule = first == 0 ? 0 : static_cast<std::int64_t>(granules(tiled_row(type, first)));
-    part.run = 1;
-    part.pitch = static_cast<std::int64_t>(granules(tiled_row(type, whole)));
-    return part;
-  };
-  const auto from = [](std::int64_t granule) {
-    ArrayPart part;
-    part.granule = granule;
-    return part;
+    const bool is_along = with(shape, axes, count).dimensions != shape.dimensions;
+    if (first == 0 || !is_along) return std::int64_t{0};
+    return static_cast<std::int64_t>(granules(with(shape, axes, first)));
   };
   root_parts_.clear();
   for (std::size_t i = 0; i < roots_.size(); ++i) {
     const std::vector<int>& axes = axes_of_root(i);
     hlo::Shape& shape = root_shapes_[i];
-    const bool is_full = is_full_root(i) && space_.majors() * space_.row_tiles() > 1;
-    root_parts_.push_back(is_full ? in_row_tile(shape.type) : from(before(shape, axes)));
-    shape = with_lanes(shape, axes, count);
+    ArrayPart part;
+    part.granule = before(shape, axes);
+    if (is_full_root(i) && space_.majors() * space_.row_tiles() > 1) {
+      part = range_of_stream(shape.type, axis, first, count);
+    }
+    root_parts_.push_back(part);
+    shape = with(shape, axes, count);
   }
   for (ExpressionNode& node : nodes_) {
-    if (node.opcode == hlo::HloOpcode::kIota && node.axis == lane_axis) {
+    if (node.opcode == hlo::HloOpcode::kIota && node.axis == axis) {
       node.begin = first;
     } else if (node.opcode == hlo::HloOpcode::kParameter && is_full(node)) {
-      const ArrayPart part = in_row_tile(node.shape.type);
+      const ArrayPart part = range_of_stream(node.shape.type, axis, first, count);
       node.part.granule += part.granule;
       if (node.part.is_one_range()) {
         node.part.run = part.run;
@@ -348,10 +373,10 @@ bool ExpressionGraph::take_lanes(std::int64_t first, std::int64_t count) {
     } else if (node.opcode == hlo::HloOpcode::kParameter) {
       node.begin = before(node.shape, node.axes);
     }
-    node.shape = with_lanes(node.shape, node.axes, count);
+    node.shape = with(node.shape, node.axes, count);
   }
-  space_shape_ = with_lanes(space_shape_, space_axes_, count);
-  space_.extents.back() = count;
+  space_shape_ = with(space_shape_, space_axes_, count);
+  space_.extents[static_cast<std::size_t>(axis)] = count;
   return true;
 }
 

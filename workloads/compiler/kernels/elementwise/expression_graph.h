@@ -117,11 +117,11 @@ class ExpressionGraph {
   /// not fit VMEM then, as what is made of each row does not need all of it. False, and unchanged,
   /// where an array lies otherwise.
   bool split_lanes();
-  /// The same over `count` lanes from `first` on alone, both whole vector registers: what is made
-  /// of each lane by itself may be made for some of them after the others. False, and unchanged,
-  /// where lanes are combined or moved, or where those of a smaller array or result are no range
-  /// of memory.
-  bool take_lanes(std::int64_t first, std::int64_t count);
+  /// The same over `count` lanes from `first` on alone, both whole vector registers, or so many
+  /// rows, both whole tiles: what is made of each lane, or row, by itself may be made for some of
+  /// them after the others. False, and unchanged, where those along the axis are combined or moved,
+  /// or where those of a smaller array or result are no range of memory.
+  bool take_range(int axis, std::int64_t first, std::int64_t count);
   /// Where what is made of a root stands in its array.
   const ArrayPart& root_part(std::size_t root) const { return root_parts_[root]; }
   /// Which result its array is; several roots may be parts of one.
@@ -180,8 +180,11 @@ class ExpressionGraph {
   bool joins(const hlo::Shape& shape, const std::vector<int>& axes, int outer, int inner) const;
   bool stands_everywhere() const;
   bool has_parts_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
-  bool has_ranges_of_lanes(const hlo::Shape& shape, const std::vector<int>& axes) const;
-  bool makes_lanes_alone() const;
+  bool has_ranges(const hlo::Shape& shape, const std::vector<int>& axes, int axis,
+                  std::int64_t unit) const;
+  bool makes_ranges(int axis, std::int64_t unit) const;
+  ArrayPart range_of_stream(hlo::ElementType type, int axis, std::int64_t first,
+                            std::int64_t count) const;
   bool is_full_root(std::size_t root) const {
     return root_shapes_[root].dimensions == space_shape_.dimensions;
   }

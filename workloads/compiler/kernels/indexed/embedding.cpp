@@ -107,23 +107,27 @@ VReg packed_pair(KernelBuilder& builder, VReg even, VReg even_shift, VReg odd, V
 
 /// Gather of rows from a table in HBM. A granule holds two rows of a tile, so that a DMA of a
 /// granule per lane tile brings the pair of rows (of bf16 four rows) in which the wanted one
-/// stands; 32 such DMAs are under way while the 32 rows before are put together to tiles. Rows of
-/// which VMEM does not hold so many are gathered in parts, some lane tiles of all rows at a time.
+/// stands; 32 such DMAs are under way while the 32 rows before are put together to tiles; of fewer
+/// rows than a tile has, those alone are moved. Rows of which VMEM does not hold so many are
+/// gathered in parts, some lane tiles of all rows at a time.
 class GatherKernel {
  public:
   GatherKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
                const Target& target)
-      : shapes_(shapes), builder_(instruction.name, target) {
+      : shapes_(shapes),
+        builder_(instruction.name, target),
+        group_(std::min(kMostRows, round_up(shapes.count, std::int64_t{isa::kSublanes}))),
+        rows_of_tile_(std::min<std::int64_t>(shapes.count, isa::kSublanes)) {
     const std::int64_t rows =
         (static_cast<std::int64_t>(target.vmem_bytes) - kRoomForSpills) / isa::kVmemRowBytes;
-    width_ = std::min(shapes.lane_tiles, rows / (6 * kGroup));
+    width_ = std::min(shapes.lane_tiles, rows / (6 * group_));
     while (shapes.lane_tiles % width_ != 0) --width_;
   }
 
   LoweredKernel emit();
 
  private:
-  static constexpr std::int64_t kGroup = 32;  ///< Rows of the result.
+  static constexpr std::int64_t kMostRows = 32;
   void emit_part();
   void emit_chunk(Index chunk, std::int64_t groups);
   void start_group(Index group);
@@ -134,7 +138,9 @@ class GatherKernel {
 
   EmbeddingShapes shapes_;
   KernelBuilder builder_;
-  std::int64_t width_;  ///< Lane tiles of a part.
+  std::int64_t group_;         ///< Rows of the result that are under way together.
+  std::int64_t rows_of_tile_;  ///< Of eight, those that are moved.
+  std::int64_t width_;         ///< Lane tiles of a part.
   std::unique_ptr<IndexWords> indices_;
   SReg table_, result_;  ///< Of the part.
   VmemRegion pairs_, tiles_;
@@ -148,13 +154,13 @@ LoweredKernel GatherKernel::emit() {
   load_flag_ = BlockPipeline::allocate_flags(builder_);
   store_flag_ = BlockPipeline::allocate_flags(builder_);
   indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count, shapes_.chunk);
-  const auto rows = static_cast<std::uint64_t>(2 * kGroup * width_);
+  const auto rows = static_cast<std::uint64_t>(2 * group_ * width_);
   pairs_ = builder_.allocate_vmem(2 * rows + 8);
   tiles_ = builder_.allocate_vmem(rows);
   pair_dma_ = BoxDma(
       builder_, true,
       {1, static_cast<std::uint32_t>(width_), static_cast<std::uint32_t>(shapes_.tile_granules())});
-  result_dma_ = BoxDma(builder_, false, lane_tiles_box(kGroup / 8, width_, shapes_));
+  result_dma_ = BoxDma(builder_, false, lane_tiles_box(group_ / 8, width_, shapes_));
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index part) {
     const Index right = multiply(builder_, part, shapes_.tile_granules() * width_);
     table_ = right.reg ? builder_.add(table, right.reg) : table;
@@ -166,7 +172,7 @@ LoweredKernel GatherKernel::emit() {
 
 void GatherKernel::emit_part() {
   indices_->for_each_chunk([this](Index chunk, std::int64_t indices) {
-    emit_chunk(chunk, ceil_divide(indices, kGroup));
+    emit_chunk(chunk, ceil_divide(indices, group_));
   });
 }
 
@@ -174,11 +180,11 @@ SReg GatherKernel::row_of(Index i) { return indices_->clamped(i, shapes_.table_r
 
 void GatherKernel::start_group(Index group) {
   const Index parity = modulo_power_of_two(builder_, group, 1);
-  const Index buffer = multiply(builder_, parity, 2 * kGroup * width_);
-  builder_.loop(kGroup / 8, [&](SReg part) {
+  const Index buffer = multiply(builder_, parity, 2 * group_ * width_);
+  builder_.loop(group_ / 8, [&](SReg part) {
     const Index first =
-        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
-    for (std::int64_t i = 0; i < 8; ++i) {
+        add(builder_, multiply(builder_, group, group_), multiply(builder_, {part, 0}, 8));
+    for (std::int64_t i = 0; i < rows_of_tile_; ++i) {
       const SReg row = row_of(first.plus(i));
       const SReg tile_row =
           builder_.mul(builder_.shift_right(row, 3),
@@ -195,14 +201,14 @@ void GatherKernel::start_group(Index group) {
 void GatherKernel::assemble(Index group) {
   const std::int64_t tile_rows = shapes_.tile_rows();
   const Index parity = modulo_power_of_two(builder_, group, 1);
-  const Index buffer = multiply(builder_, parity, 2 * kGroup * width_);
-  const Index target = multiply(builder_, parity, kGroup / 8 * tile_rows * width_);
-  builder_.loop(kGroup / 8, [&](SReg part) {
+  const Index buffer = multiply(builder_, parity, 2 * group_ * width_);
+  const Index target = multiply(builder_, parity, group_ / 8 * tile_rows * width_);
+  builder_.loop(group_ / 8, [&](SReg part) {
     const Index first =
-        add(builder_, multiply(builder_, group, kGroup), multiply(builder_, {part, 0}, 8));
+        add(builder_, multiply(builder_, group, group_), multiply(builder_, {part, 0}, 8));
     std::vector<SReg> from;
     const Index pairs = add(builder_, buffer, multiply(builder_, {part, 0}, 8 * 2 * width_));
-    for (std::int64_t i = 0; i < 8; ++i) {
+    for (std::int64_t i = 0; i < rows_of_tile_; ++i) {
       const SReg number = row_of(first.plus(i));
       const SReg odd = builder_.and_(shapes_.packed ? builder_.shift_right(number, 1) : number, 1);
       const Index row = add(builder_, {odd, 0}, pairs.plus(i * 2 * width_));
@@ -210,7 +216,7 @@ void GatherKernel::assemble(Index group) {
     }
     const Index tiles = add(builder_, target, multiply(builder_, {part, 0}, tile_rows * width_));
     std::vector<VReg> shifts;
-    for (std::int64_t i = 0; shapes_.packed && i < 8; ++i) {
+    for (std::int64_t i = 0; shapes_.packed && i < rows_of_tile_; ++i) {
       shifts.push_back(shift_of_packed(builder_, row_of(first.plus(i))));
     }
     const std::int64_t together = shapes_.packed ? std::gcd(width_, std::int64_t{4}) : 1;
@@ -224,7 +230,7 @@ void GatherKernel::assemble(Index group) {
   });
 }
 
-/// Eight rows of a lane tile.
+/// The rows of a lane tile.
 void GatherKernel::assemble_tile(const std::vector<SReg>& from, const std::vector<VReg>& shifts,
                                  Index right, Index to) {
   const auto load = [&](std::size_t i) {
@@ -232,14 +238,15 @@ void GatherKernel::assemble_tile(const std::vector<SReg>& from, const std::vecto
     return builder_.load(source.mask(0x1));
   };
   if (!shapes_.packed) {
-    for (std::size_t i = 0; i < 8; ++i) {
+    for (std::size_t i = 0; i < from.size(); ++i) {
       builder_.store(at(tiles_, to.plus(static_cast<std::int64_t>(i))).mask(0x1), load(i));
     }
     return;
   }
-  for (std::size_t i = 0; i < 8; i += 2) {
+  for (std::size_t i = 0; i < from.size(); i += 2) {
+    const std::size_t next = std::min(i + 1, from.size() - 1);
     builder_.store(at(tiles_, to.plus(static_cast<std::int64_t>(i / 2))).mask(0x1),
-                   packed_pair(builder_, load(i), shifts[i], load(i + 1), shifts[i + 1]));
+                   packed_pair(builder_, load(i), shifts[i], load(next), shifts[next]));
   }
 }
 
@@ -247,24 +254,24 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   const std::int64_t tile_rows = ceil_divide(shapes_.count, 8);
   const std::int64_t row_granules = shapes_.tile_granules() * shapes_.lane_tiles;
   const std::int64_t part_granules = shapes_.tile_granules() * width_;
-  const std::int64_t buffer_rows = kGroup / 8 * shapes_.tile_rows() * width_;
+  const std::int64_t buffer_rows = group_ / 8 * shapes_.tile_rows() * width_;
   const auto begin_of = [=](Index group) {  // Tile row of the result.
     return add(builder_, multiply(builder_, chunk, shapes_.chunk / 8),
-               multiply(builder_, group, kGroup / 8));
+               multiply(builder_, group, group_ / 8));
   };
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
   load.is_straight = false;
   load.start = [this](Index group, Index) { start_group(group); };
-  load.granules = [this](Index) { return kGroup * width_; };
+  load.granules = [this](Index) { return group_ / isa::kSublanes * rows_of_tile_ * width_; };
   store.flag = store_flag_;
   store.granules = [=](Index group) -> ScalarOperand {
     const Index begin = begin_of(group);
     if (begin.is_constant()) {
-      return std::min(kGroup / 8, tile_rows - begin.offset) * part_granules;
+      return std::min(group_ / 8, tile_rows - begin.offset) * part_granules;
     }
     const SReg left = builder_.sub(tile_rows, to_operand(builder_, begin));
-    return builder_.mul(builder_.min(left, kGroup / 8), static_cast<std::uint32_t>(part_granules));
+    return builder_.mul(builder_.min(left, group_ / 8), static_cast<std::uint32_t>(part_granules));
   };
   store.start = [=](Index group, Index parity) {
     const Index place = multiply(builder_, begin_of(group), row_granules);

@@ -100,6 +100,8 @@ class Fusion {
   bool is_made_of_what_is_read(const FusionDraft& draft, InstructionId leaf,
                                const FusionDraft& value) const;
   bool fits(const FusionDraft& draft) const;
+  bool write_value_instead(std::size_t maker, InstructionId root, InstructionId value);
+  void write_what_readers_compute();
   bool compute_a_leaf(std::size_t draft);
   void compute_from_what_is_read();
   std::optional<FusionDraft> with_side(std::size_t reader, InstructionId side,
@@ -558,6 +560,70 @@ bool Fusion::fits(const FusionDraft& draft) const {
          epilogues_.fit(draft);
 }
 
+/// Whether the kernel writes a value that it makes of the root instead of this: all who read the
+/// root make the same of it, and nobody else.
+bool Fusion::write_value_instead(std::size_t maker, InstructionId root, InstructionId value) {
+  const std::vector<std::size_t> readers = readers_[static_cast<std::size_t>(root)];
+  values_.write(value, true);
+  FusionDraft with = drafts_[maker];
+  *std::find(with.roots.begin(), with.roots.end(), root) = value;
+  if (root != with.product) with.absorbed.insert(root);
+  collect(with);
+  std::vector<FusionDraft> behind;
+  bool is_possible = fits(with);
+  for (std::size_t reader : readers) {
+    FusionDraft draft = drafts_[reader];
+    collect(draft);
+    is_possible = is_possible && fits(draft) && !contains(draft.leaves, root);
+    behind.push_back(std::move(draft));
+  }
+  if (!is_possible) {
+    values_.write(value, false);
+    return false;
+  }
+  remove_reader(maker);
+  drafts_[maker] = std::move(with);
+  add_reader(maker);
+  name_maker(maker);
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    remove_reader(readers[i]);
+    drafts_[readers[i]] = std::move(behind[i]);
+    add_reader(readers[i]);
+  }
+  return true;
+}
+
+/// A kernel makes for others what it and they compute the same of (the cosine of a product, of
+/// which one has a sum along each dimension): it writes this instead, and they read it.
+void Fusion::write_what_readers_compute() {
+  std::vector<std::size_t> computing(entry_.instructions.size(), 0);  // Drafts, of each value.
+  for (const FusionDraft& draft : drafts_) {
+    if (draft.is_merged_away) continue;
+    for (InstructionId id : draft.inside) ++computing[static_cast<std::size_t>(id)];
+  }
+  for (std::size_t maker = 0; maker < drafts_.size(); ++maker) {
+    if (drafts_[maker].is_merged_away || !drafts_[maker].is_fusion) continue;
+    for (InstructionId root : std::vector(drafts_[maker].roots)) {
+      const std::vector<std::size_t>& readers = readers_[static_cast<std::size_t>(root)];
+      const auto computes = [&](std::size_t draft, InstructionId id) {
+        return drafts_[draft].is_fusion && contains(drafts_[draft].inside, id);
+      };
+      const std::vector<InstructionId> inside = drafts_[maker].inside;
+      for (auto value = inside.rbegin(); value != inside.rend() && *value != root; ++value) {
+        const bool is_like_root = extents_.of(*value) == extents_.of(root) && is_fusible(*value) &&
+                                  bytes(*value) <= bytes(root) &&
+                                  !contains(drafts_[maker].roots, *value);
+        if (!is_like_root || computing[static_cast<std::size_t>(*value)] != readers.size() + 1 ||
+            !std::all_of(readers.begin(), readers.end(),
+                         [&](std::size_t reader) { return computes(reader, *value); })) {
+          continue;
+        }
+        if (write_value_instead(maker, root, *value)) break;
+      }
+    }
+  }
+}
+
 /// Whether there was one that the kernel reads, and can make of others.
 bool Fusion::compute_a_leaf(std::size_t number) {
   constexpr std::size_t kMostInstructions = 16;
@@ -703,6 +769,7 @@ void Fusion::run() {
   while (compute_rows_in_reductions()) merge_siblings(Lanes::kSame);
   merge_siblings(Lanes::kAny);
   compute_from_what_is_read();
+  write_what_readers_compute();
   make_sides();
   write_fusions(module_, drafts_);
 }

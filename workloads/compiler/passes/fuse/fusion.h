@@ -14,7 +14,7 @@ namespace tpu::compiler {
 /// registers.
 struct FusionLimits {
   std::size_t arrays = 14;           ///< Operands and results together.
-  std::size_t instructions = 256;    ///< Of a fused computation: a Threefry and what reads it.
+  std::size_t instructions = 512;    ///< Of a fused computation: a Threefry and what reads it.
   std::size_t epilogue_arrays = 12;  ///< Behind a product.
   std::size_t epilogue_results = 6;
   /// Behind a convolution, of its extent, and elements of vectors: eight take a register that

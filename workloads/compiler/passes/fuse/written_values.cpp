@@ -10,6 +10,7 @@
 #include "workloads/compiler/ir/tile_row.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
+#include "workloads/compiler/passes/fuse/draft_cycles.h"
 #include "workloads/compiler/passes/fuse/slices_in_place.h"
 
 namespace tpu::compiler {
@@ -56,7 +57,8 @@ WrittenValues::WrittenValues(const Computation& entry, const SteppedExtents& ext
       limits_(limits),
       users_(users_of(entry)),
       written_(entry.instructions.size(), false),
-      seen_in_walk_(entry.instructions.size(), 0) {
+      seen_in_walk_(entry.instructions.size(), 0),
+      collected_(entry.instructions.size(), 0) {
   for (const HloInstruction& instruction : entry.instructions) {
     bytes_.push_back(granules(stored_shape(instruction.shape)));
     const bool is_slice = may_read_in_place(entry, instruction.id);
@@ -205,6 +207,34 @@ void WrittenValues::choose() {
     written_[static_cast<std::size_t>(id)] = is_cheaper_written(id) || !readers_fit(id);
   }
   write_what_spares_its_source();
+  write_what_takes_long();
+}
+
+/// Whether several kernels would make the value of next to nothing (random bits), and take longer
+/// for that than for its write and its reads.
+bool WrittenValues::takes_longer_again(InstructionId id) {
+  constexpr std::uint64_t kNextToNothing = 8;  ///< Parts of the value.
+  const std::size_t count = sinks(id).size();
+  if (count < 2) return false;
+  FusionDraft draft;
+  draft.roots = {id};
+  draft.extent = extent_of(id);
+  collect(draft);
+  std::uint64_t in = 0;
+  for (InstructionId leaf : draft.leaves) in += bytes(leaf);
+  if (in * kNextToNothing > bytes(id)) return false;
+  const DraftCycles made =
+      draft_cycles(entry_, extents_, draft, sums_, limits_.hbm_bytes_per_cycle);
+  const auto kernels = static_cast<double>(count);
+  return (kernels - 1) * made.vector > (kernels + 1) * made.moved;
+}
+
+/// The last value of each chain that is so, which may be narrower than what it is made of.
+void WrittenValues::write_what_takes_long() {
+  for (auto last = entry_.instructions.rbegin(); last != entry_.instructions.rend(); ++last) {
+    if (contains(last->id) || reads_nothing(entry_, last->id)) continue;
+    written_[static_cast<std::size_t>(last->id)] = takes_longer_again(last->id);
+  }
 }
 
 /// Whether the kernels that compute the value, now that it is not written, are within the limits.
@@ -269,7 +299,11 @@ void WrittenValues::write_what_spares_its_source() {
 void WrittenValues::collect(FusionDraft& draft) const {
   draft.inside.clear();
   draft.leaves.clear();
-  std::set<InstructionId> seen, entered;
+  // What is met in this walk, and what of it waits for its operands.
+  const std::uint32_t seen = ++collecting_, entered = ++collecting_;
+  const auto mark = [this](InstructionId id) -> std::uint32_t& {
+    return collected_[static_cast<std::size_t>(id)];
+  };
   std::vector<InstructionId> work(draft.roots.rbegin(), draft.roots.rend());
   const auto is_root = [&draft](InstructionId id) {
     return std::find(draft.roots.begin(), draft.roots.end(), id) != draft.roots.end();
@@ -282,13 +316,12 @@ void WrittenValues::collect(FusionDraft& draft) const {
   };
   while (!work.empty()) {
     const InstructionId id = work.back();
-    if (seen.count(id) != 0) {
+    if (mark(id) >= seen) {
       work.pop_back();
-      if (entered.erase(id) != 0) draft.inside.push_back(id);
+      if (std::exchange(mark(id), seen) == entered) draft.inside.push_back(id);
       continue;
     }
-    seen.insert(id);
-    entered.insert(id);
+    mark(id) = entered;
     const std::vector<InstructionId>& operands = at(id).operands;
     const auto is_inside = [&](InstructionId operand) {
       const bool is_own = operand == draft.product || draft.absorbed.count(operand) != 0;
@@ -296,11 +329,11 @@ void WrittenValues::collect(FusionDraft& draft) const {
       return reads_nothing(entry_, operand) && !is_side(operand);
     };
     for (auto operand = operands.rbegin(); operand != operands.rend(); ++operand) {
-      if (seen.count(*operand) == 0 && is_inside(*operand)) work.push_back(*operand);
+      if (mark(*operand) < seen && is_inside(*operand)) work.push_back(*operand);
     }
     for (InstructionId operand : operands) {
       if (is_inside(operand)) continue;
-      if (seen.insert(operand).second) draft.leaves.push_back(operand);
+      if (std::exchange(mark(operand), seen) < seen) draft.leaves.push_back(operand);
     }
   }
 }

@@ -22,6 +22,10 @@ class WrittenValues {
                 const SumsInKernels& sums, const FusionLimits& limits);
 
   bool contains(hlo::InstructionId id) const { return written_[static_cast<std::size_t>(id)]; }
+  /// From now on it does, or not.
+  void write(hlo::InstructionId id, bool is_written) {
+    written_[static_cast<std::size_t>(id)] = is_written;
+  }
   /// Whether a kernel of fused operations may compute it.
   bool is_fusible(hlo::InstructionId id) const;
   /// Granules that the value takes in HBM.
@@ -57,6 +61,8 @@ class WrittenValues {
   bool becomes_private(hlo::InstructionId array, hlo::InstructionId reader);
   bool spares_its_source(hlo::InstructionId id);
   void write_what_spares_its_source();
+  bool takes_longer_again(hlo::InstructionId id);
+  void write_what_takes_long();
 
   const hlo::Computation& entry_;
   const SteppedExtents& extents_;
@@ -70,6 +76,9 @@ class WrittenValues {
   std::vector<bool> written_;                ///< Of each instruction.
   std::vector<std::uint32_t> seen_in_walk_;  ///< Of each instruction: the last walk that met it.
   std::uint32_t walk_ = 0;
+  /// Of each instruction: the last walk of collect() that met it, two numbers each.
+  mutable std::vector<std::uint32_t> collected_;
+  mutable std::uint32_t collecting_ = 0;
 };
 
 }  // namespace tpu::compiler

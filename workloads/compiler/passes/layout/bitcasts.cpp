@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/lane_parts.h"
@@ -383,6 +384,21 @@ void read_words(hlo::Computation& entry, InstructionId id) {
   if (is_bitcast(entry, copy)) make_bitcast(copy);
 }
 
+/// Whether the kernel that makes the words, or those that read them, take them as another type.
+bool is_in_kernel(const hlo::Computation& entry, const HloInstruction& words) {
+  const auto is_computed = [](const HloInstruction& value) {
+    return hlo::is_elementwise(value.opcode) || value.opcode == HloOpcode::kIota;
+  };
+  if (is_computed(entry.at(words.operands[0]))) return true;
+  bool is_read = false;
+  for (const HloInstruction& user : entry.instructions) {
+    if (!contains(user.operands, words.id)) continue;
+    if (!is_computed(user)) return false;
+    is_read = true;
+  }
+  return is_read && words.id != entry.root;
+}
+
 }  // namespace
 
 void find_bitcasts(hlo::Module& module) {
@@ -392,7 +408,7 @@ void find_bitcasts(hlo::Module& module) {
     HloInstruction& instruction = entry.instructions[i];
     switch (instruction.opcode) {
       case HloOpcode::kBitcastConvert:
-        read_words(entry, instruction.id);
+        if (!is_in_kernel(entry, instruction)) read_words(entry, instruction.id);
         break;
       case HloOpcode::kReshape:
       case HloOpcode::kTranspose:

@@ -52,18 +52,10 @@ class GeneratedValues {
     if (instruction.opcode == HloOpcode::kBroadcast) {
       return computation_.at(operands[0]).shape.rank() == 0;
     }
-    return has_an_element_for_each(instruction) &&
+    return hlo::is_elementwise(instruction.opcode) &&
            std::all_of(operands.begin(), operands.end(), [this](InstructionId operand) {
              return computation_.at(operand).shape.rank() == 0 || generated(operand);
            });
-  }
-
-  bool has_an_element_for_each(const HloInstruction& instruction) const {
-    if (instruction.opcode != HloOpcode::kBitcastConvert) {
-      return hlo::is_elementwise(instruction.opcode);
-    }
-    return computation_.at(instruction.operands[0]).shape.dimensions ==
-           instruction.shape.dimensions;
   }
 
   bool is_read_by_others(InstructionId id) const {

@@ -18,7 +18,6 @@ bool chooses_order(HloOpcode opcode) {
     case HloOpcode::kDot:
     case HloOpcode::kReduce:
     case HloOpcode::kBroadcast:
-    case HloOpcode::kBitcastConvert:  // Of words of the same size, here.
     case HloOpcode::kIota:
     case HloOpcode::kCopy:
     case HloOpcode::kSlice:
@@ -41,7 +40,6 @@ std::vector<InstructionId> operands_in_step(const Computation& computation,
     case HloOpcode::kReverse:
     case HloOpcode::kReduceWindow:
     case HloOpcode::kCopy:
-    case HloOpcode::kBitcastConvert:
     case HloOpcode::kDynamicSlice:
       return {instruction.operands[0]};
     case HloOpcode::kDynamicUpdateSlice:

@@ -88,13 +88,12 @@ std::optional<std::int64_t> ShortDimensions::short_dimension(const SpreadValue& 
   if (spread.operations.size() * static_cast<std::size_t>(extent) > kMostOperations) {
     return std::nullopt;
   }
-  bool is_spread = false;  // At least one array has it: else it is none of the expression.
+  bool is_spread = false;  // Something has it, or counts it: else it is none of the expression.
   for (const Id leaf : spread.leaves) {
-    if (at(leaf).opcode != HloOpcode::kBroadcast || !contains(at(leaf).dimensions, dimension)) {
-      continue;
-    }
+    if (!contains(at(leaf).dimensions, dimension)) continue;
     is_spread = true;
-    if (at(at(leaf).operands[0]).shape.element_count() * kShareOfSources > elements) {
+    if (at(leaf).opcode == HloOpcode::kBroadcast &&
+        at(at(leaf).operands[0]).shape.element_count() * kShareOfSources > elements) {
       return std::nullopt;
     }
   }

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/simplify/small_products.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "isa/instruction.h"
 #include "sim/base/contains.h"
@@ -24,13 +25,15 @@ using Extents = GraphEditor::Extents;
 constexpr std::int64_t kMostMultiplications = 16384, kMostOfShortBatches = 4096;
 constexpr std::int64_t kFewestMatrices = 128;
 
-/// A dot in the space [batch..., left free..., right free..., contracted...].
+/// A dot in the space [batch..., left free..., right free..., contracted...], or, where an operand
+/// has all of these dimensions (of a matrix and a vector the matrix), in the order of that operand.
 struct ProductSpace {
   Extents extents;
   Extents left_places, right_places;  ///< Of each dimension of the operands.
   Extents contracted;
   std::int64_t matrices = 1, longest_batch = 1, rows = 1, columns = 1;
   std::int64_t terms = 1;  ///< Of a sum.
+  Extents result_order;    ///< Of what the sums leave: the dot's dimensions.
 
   ProductSpace(const hlo::DotDimensions& dims, const Extents& left, const Extents& right)
       : left_places(left.size(), -1), right_places(right.size(), -1) {
@@ -45,6 +48,14 @@ struct ProductSpace {
       contracted.push_back(static_cast<std::int64_t>(extents.size()));
       join(left, dims.lhs_contracting[i], dims.rhs_contracting[i]);
       terms *= extents.back();
+    }
+    for (std::size_t d = 0; d + contracted.size() < extents.size(); ++d) {
+      result_order.push_back(static_cast<std::int64_t>(d));
+    }
+    if (right_places.size() == extents.size()) {
+      take_order_of(right_places);
+    } else if (left_places.size() == extents.size()) {
+      take_order_of(left_places);
     }
   }
 
@@ -61,6 +72,24 @@ struct ProductSpace {
     std::int64_t all = 1;
     for (std::int64_t extent : extents) all *= extent;
     return all;
+  }
+  /// `places` are those of an operand that has all dimensions.
+  void take_order_of(const Extents places) {
+    Extents new_place(places.size()), ordered;
+    for (std::size_t d = 0; d < places.size(); ++d) {
+      new_place[static_cast<std::size_t>(places[d])] = static_cast<std::int64_t>(d);
+      ordered.push_back(extents[static_cast<std::size_t>(places[d])]);
+    }
+    extents = std::move(ordered);
+    for (Extents* of : {&left_places, &right_places, &contracted, &result_order}) {
+      for (std::int64_t& d : *of) d = new_place[static_cast<std::size_t>(d)];
+    }
+    // Places in the space become places in what the sums leave.
+    Extents left = result_order;
+    std::sort(left.begin(), left.end());
+    for (std::int64_t& d : result_order) {
+      d = std::lower_bound(left.begin(), left.end(), d) - left.begin();
+    }
   }
   /// A dimension that both operands have.
   void join(const Extents& left, std::int64_t of_left, std::int64_t of_right) {
@@ -122,7 +151,7 @@ void multiply_small_matrices(hlo::Module& module) {
     const Id sum = space.contracted.empty()
                        ? product
                        : edit.reduce(product, HloOpcode::kAdd, space.contracted, 0);
-    edit.finish(edit.convert(sum, dot.shape.type));
+    edit.finish(edit.convert(edit.transpose(sum, space.result_order), dot.shape.type));
   }
   if (module.entry_computation().instructions.size() > count) tidy(module.entry_computation());
 }

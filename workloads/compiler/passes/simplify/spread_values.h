@@ -17,7 +17,7 @@ struct SpreadValue {
 };
 
 /// Operations that stand beside each other in one kernel, at most.
-constexpr std::size_t kMostOperations = 64;
+constexpr std::size_t kMostOperations = 320;
 /// None where an array covers the space, or for more operations.
 std::optional<SpreadValue> spread_value(const hlo::Computation& computation, hlo::InstructionId id);
 
