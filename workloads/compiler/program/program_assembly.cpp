@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/kernels/infeed.h"
@@ -11,6 +12,7 @@
 #include "workloads/compiler/passes/memory/storage.h"
 #include "workloads/compiler/passes/op_info.h"
 #include "workloads/compiler/passes/refusal_list.h"
+#include "workloads/compiler/program/call_sequence.h"
 #include "workloads/compiler/program/kernel_selection.h"
 #include "workloads/compiler/program/top_level.h"
 
