@@ -56,6 +56,7 @@
 #include "workloads/compiler/passes/memory/hbm_plan.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify/activation_masks.h"
+#include "workloads/compiler/passes/simplify/block_products.h"
 #include "workloads/compiler/passes/simplify/column_products.h"
 #include "workloads/compiler/passes/simplify/empty_arrays.h"
 #include "workloads/compiler/passes/simplify/large_sums.h"
@@ -384,6 +385,8 @@ std::vector<Pass> rewriting_rows() {
           {"multiply_small_matrices", "rewrite_precise_products"}),
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
           {"rewrite_precise_products", "drop_unit_dimensions"}),
+      row("multiply_in_blocks", with_target<multiply_in_blocks>,
+          {"multiply_columns", "multiply_small_matrices"}, {"rewrite_precise_products"}),
       row("rewrite_precise_products", with_target<rewrite_precise_products>),
       row("separate_initial_values", with_refusals<separate_initial_values>, {},
           {"rewrite_scans", "rewrite_reductions"}),

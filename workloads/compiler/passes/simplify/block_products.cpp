@@ -1,0 +1,504 @@
+#include "workloads/compiler/passes/simplify/block_products.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "sim/base/contains.h"
+#include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/dot_problem.h"
+#include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/operand_precision.h"
+#include "workloads/compiler/passes/graph_editor.h"
+#include "workloads/compiler/passes/simplify/split_dimensions.h"
+
+namespace tpu::compiler {
+
+using hlo::ElementType;
+using hlo::HloInstruction;
+using hlo::HloOpcode;
+
+namespace {
+
+using Id = GraphEditor::Id;
+using Extents = GraphEditor::Extents;
+
+/// Elements of a side of the small matrix.
+constexpr std::int64_t kMostOfMatrix = 128;
+/// Of a side of one with blocks.
+constexpr std::int64_t kMostWithBlocks = 4096;
+/// Kernels that make such a matrix, or take the small one out of it.
+constexpr double kKernelsOfBlocks = 4;
+/// What the estimate has to save, of which the search for layouts may find a part by itself.
+constexpr double kMostOfSplit = 0.9;
+const char* const kExact = "operand_precision={highest,highest}";
+
+/// A dot of an array and a small matrix.
+struct SplitDot {
+  std::size_t side = 0;         ///< The array's; the other operand is the matrix.
+  std::int64_t along = 0;       ///< The array's dimension, of `whole.size`.
+  std::int64_t contracted = 0;  ///< The matrix's.
+  std::int64_t kept = 1;        ///< Elements of its other dimension.
+  WholeArray whole;
+};
+
+/// A dot of two arrays that makes a small matrix: all else is contracted.
+struct MatrixDot {
+  WholeArray left, right;
+};
+
+/// How much of a split dimension is one matrix with blocks: so many of its parts.
+struct Blocks {
+  std::int64_t parts = 0;
+  double cycles = HUGE_VAL;
+};
+
+class BlockProducts {
+ public:
+  BlockProducts(hlo::Module& module, const Target& target)
+      : module_(module),
+        target_(target),
+        edit_(module),
+        users_(users_of(module.entry_computation())) {}
+
+  void run() {
+    const std::size_t count = entry().instructions.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const HloInstruction dot = entry().instructions[i];
+      if (dot.opcode != HloOpcode::kDot) continue;
+      if (const auto found = split_dot(dot)) {
+        if (const Blocks blocks = fewest_cycles(dot, *found); pays(dot, *found, blocks)) {
+          multiply(dot, *found, blocks.parts);
+        }
+      } else if (const auto sum = matrix_dot(dot)) {
+        if (const Blocks blocks = fewest_cycles(dot, *sum); pays(dot, *sum, blocks)) {
+          sum_blocks(dot, *sum, blocks.parts);
+        }
+      }
+    }
+    if (entry().instructions.size() > count) {
+      tidy(module_.computations[static_cast<std::size_t>(module_.entry)]);
+    }
+  }
+
+ private:
+  const hlo::Computation& entry() const { return module_.entry_computation(); }
+  const hlo::Shape& shape_of(const HloInstruction& dot, std::size_t side) const {
+    return entry().at(dot.operands[side]).shape;
+  }
+
+  bool is_plain(const HloInstruction& dot) const;
+  std::optional<SplitDot> split_dot(const HloInstruction& dot) const;
+  std::optional<MatrixDot> matrix_dot(const HloInstruction& dot) const;
+  bool meets_small_matrix(const HloInstruction& dot) const;
+
+  double moved(const Extents& extents, const HloInstruction& dot, std::size_t side) const;
+  bool is_split_for_nothing(const WholeArray& whole, const Extents& extents) const;
+  double multiplied(const HloInstruction& dot, const WholeArray& whole, std::int64_t rows,
+                    std::int64_t columns, std::int64_t parts) const;
+  Blocks fewest_cycles(const HloInstruction& dot, const SplitDot& found) const;
+  Blocks fewest_cycles(const HloInstruction& dot, const MatrixDot& found) const;
+  bool goes_back(const HloInstruction& dot, const SplitDot& found) const;
+  bool pays(const HloInstruction& dot, const SplitDot& found, const Blocks& blocks) const;
+  bool pays(const HloInstruction& dot, const MatrixDot& found, const Blocks& blocks) const;
+
+  Id product(Id left, Id right, const Extents& left_along, const Extents& right_along,
+             ElementType type, const std::string& precision);
+  Id quotient(Id number, std::int64_t divisor);
+  Id remainder(Id number, std::int64_t divisor);
+  Id ones(std::int64_t parts, std::int64_t size, std::int64_t inner, bool is_turned);
+  Id blocks_of(Id matrix, const WholeArray& whole, std::int64_t parts, std::int64_t rows,
+               std::int64_t columns);
+  Id parted(Id value, const WholeArray& whole, std::int64_t parts);
+  Id with_blocks(const HloInstruction& dot, const SplitDot& found, std::int64_t parts);
+  void multiply(const HloInstruction& dot, const SplitDot& found, std::int64_t parts);
+  void sum_blocks(const HloInstruction& dot, const MatrixDot& found, std::int64_t parts);
+
+  hlo::Module& module_;
+  const Target& target_;
+  GraphEditor edit_;
+  std::vector<std::vector<Id>> users_;  ///< Before the pass.
+};
+
+Extents with_extent(Extents extents, std::size_t dimension, std::int64_t extent) {
+  extents[dimension] = extent;
+  return extents;
+}
+
+bool BlockProducts::is_plain(const HloInstruction& dot) const {
+  const auto is_floating = [](const hlo::Shape& shape) {
+    return shape.type == ElementType::kF32 || shape.type == ElementType::kBf16;
+  };
+  return dot.dot->lhs_batch.empty() && is_floating(dot.shape) && is_floating(shape_of(dot, 0)) &&
+         is_floating(shape_of(dot, 1));
+}
+
+std::optional<SplitDot> BlockProducts::split_dot(const HloInstruction& dot) const {
+  if (!is_plain(dot) || dot.dot->lhs_contracting.size() != 1) return std::nullopt;
+  for (const std::size_t side : {0, 1}) {
+    const hlo::Shape &array = shape_of(dot, side), &matrix = shape_of(dot, 1 - side);
+    if (matrix.rank() != 2 || array.rank() < 2) continue;
+    SplitDot found;
+    found.side = side;
+    found.along = (side == 0 ? dot.dot->lhs_contracting : dot.dot->rhs_contracting)[0];
+    found.contracted = (side == 0 ? dot.dot->rhs_contracting : dot.dot->lhs_contracting)[0];
+    found.kept = matrix.dimensions[static_cast<std::size_t>(1 - found.contracted)];
+    const std::int64_t size = array.dimensions[static_cast<std::size_t>(found.along)];
+    if (std::max(size, found.kept) > kMostOfMatrix || std::min(size, found.kept) < 2) continue;
+    const auto whole = whole_array_of(entry(), dot.operands[side], found.along);
+    if (!whole || !pieces_of(*whole, array.dimensions)) continue;
+    found.whole = *whole;
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<MatrixDot> BlockProducts::matrix_dot(const HloInstruction& dot) const {
+  if (!is_plain(dot) || dot.shape.rank() != 2) return std::nullopt;
+  const Extents contracted[]{dot.dot->lhs_contracting, dot.dot->rhs_contracting};
+  std::vector<WholeArray> wholes;
+  std::vector<ElementPiece> pieces[2];
+  for (const std::size_t side : {0, 1}) {
+    const hlo::Shape& shape = shape_of(dot, side);
+    const Extents free = free_dimensions(shape, {}, contracted[side]);
+    const std::int64_t size = dot.shape.dimensions[side];
+    if (free.size() != 1 || size > kMostOfMatrix || size < 2) return std::nullopt;
+    const auto whole = whole_array_of(entry(), dot.operands[side], free[0]);
+    if (!whole) return std::nullopt;
+    const auto all = pieces_of(*whole, shape.dimensions);
+    if (!all) return std::nullopt;
+    for (const std::int64_t d : contracted[side]) {
+      for (const ElementPiece& piece : *all) {
+        if (piece.dimension == static_cast<std::size_t>(d)) pieces[side].push_back(piece);
+      }
+    }
+    wholes.push_back(*whole);
+  }
+  const WholeArray &left = wholes[0], &right = wholes[1];
+  const bool is_alike =
+      left.before == right.before && left.parts == right.parts && left.inner == right.inner &&
+      left.behind == right.behind &&
+      std::equal(pieces[0].begin(), pieces[0].end(), pieces[1].begin(), pieces[1].end(),
+                 [](const ElementPiece& a, const ElementPiece& b) {
+                   return a.extent == b.extent && a.source == b.source && a.stride == b.stride;
+                 });
+  if (!is_alike) return std::nullopt;
+  return MatrixDot{left, right};
+}
+
+/// Cycles to move an array in the tiles that suit it best.
+double BlockProducts::moved(const Extents& extents, const HloInstruction& dot,
+                            std::size_t side) const {
+  const ElementType type = side < 2 ? shape_of(dot, side).type : dot.shape.type;
+  const std::int64_t registers = fewest_registers(extents);
+  return static_cast<double>(registers * isa::kSublanes * isa::kLanes) *
+         static_cast<double>(hlo::byte_size(type)) / target_.hbm_bytes_per_cycle;
+}
+
+/// Whether the split array has the tiles of the whole one: it is split between whole rows of tiles.
+bool BlockProducts::is_split_for_nothing(const WholeArray& whole, const Extents& extents) const {
+  if (whole.is_last() && whole.inner == 1) return whole.size % isa::kLanes == 0;
+  if (whole.is_last() || whole.dimension + 2 < whole.extents.size()) return false;
+  const std::int64_t rows = whole.size * whole.inner;
+  return extents.back() == whole.behind && is_same_order(whole.order) &&
+         rows % isa::kSublanes == 0 && whole.inner == 1;
+}
+
+/// Cycles of the MXUs for a product with blocks of the diagonal of so many parts.
+double BlockProducts::multiplied(const HloInstruction& dot, const WholeArray& whole,
+                                 std::int64_t rows, std::int64_t columns,
+                                 std::int64_t parts) const {
+  const std::int64_t lanes = isa::kLanes, unit = parts * whole.inner;
+  const std::int64_t tiles = ceil_divide(rows * unit, lanes) * ceil_divide(columns * unit, lanes);
+  const double pushes = static_cast<double>(whole.before * whole.behind) *
+                        static_cast<double>(whole.parts / parts) * static_cast<double>(tiles) /
+                        isa::kSublanes;
+  const double products = asks_for_precision(dot) ? kPreciseProducts : 1;
+  return pushes * products * target_.push_interval_cycles / target_.mxu_count;
+}
+
+Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const SplitDot& found) const {
+  const WholeArray& whole = found.whole;
+  const Extents result =
+      with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
+  const double arrays = moved(whole.extents, dot, found.side) + moved(result, dot, 2);
+  Blocks best;
+  for (std::int64_t parts = 1; parts <= whole.parts; ++parts) {
+    if (whole.parts % parts != 0) continue;
+    const std::int64_t rows = parts * whole.size * whole.inner;
+    const std::int64_t columns = parts * found.kept * whole.inner;
+    if (std::max(rows, columns) > kMostWithBlocks) break;
+    const bool is_whole = parts == whole.parts;
+    // Parts of rows of tiles; parts of their lanes are copies.
+    const auto cuts = [&](std::int64_t extent) { return extent % (2 * isa::kSublanes) != 0; };
+    if (!is_whole && (cuts(rows) || cuts(columns))) continue;
+    double cycles = std::max(arrays, multiplied(dot, whole, whole.size, found.kept, parts));
+    if (!is_whole && whole.is_last()) cycles += arrays;
+    const double matrix = static_cast<double>(rows * columns) * sizeof(float);
+    cycles += kKernelsOfBlocks * (kKernelCycles + matrix / target_.hbm_bytes_per_cycle);
+    if (cycles < best.cycles) best = {parts, cycles};
+  }
+  return best;
+}
+
+Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const MatrixDot& found) const {
+  const WholeArray &left = found.left, &right = found.right;
+  const double arrays = moved(left.extents, dot, 0) + moved(right.extents, dot, 1);
+  Blocks best;
+  for (std::int64_t parts = 1; parts <= left.parts; ++parts) {
+    if (left.parts % parts != 0) continue;
+    const std::int64_t rows = parts * left.size * left.inner;
+    const std::int64_t columns = parts * right.size * left.inner;
+    if (std::max(rows, columns) > kMostWithBlocks) break;
+    const bool is_whole = parts == left.parts;
+    const auto cuts = [&](std::int64_t extent) { return extent % (2 * isa::kSublanes) != 0; };
+    if (!is_whole && (cuts(rows) || cuts(columns))) continue;
+    double cycles = std::max(arrays, multiplied(dot, left, left.size, right.size, parts));
+    if (!is_whole && left.is_last()) cycles += arrays;
+    const double matrix = static_cast<double>(rows * columns) * sizeof(float);
+    cycles += kKernelsOfBlocks * (kKernelCycles + matrix / target_.hbm_bytes_per_cycle);
+    if (cycles < best.cycles) best = {parts, cycles};
+  }
+  return best;
+}
+
+/// Whether one operand is a small matrix and the other one an array, or both are arrays that make
+/// one.
+bool BlockProducts::meets_small_matrix(const HloInstruction& dot) const {
+  if (!is_plain(dot)) return false;
+  const auto is_small = [](const hlo::Shape& shape) {
+    return shape.rank() == 2 && std::max(shape.dimensions[0], shape.dimensions[1]) <= kMostOfMatrix;
+  };
+  return is_small(dot.shape) || is_small(shape_of(dot, 0)) || is_small(shape_of(dot, 1));
+}
+
+/// Whether whoever reads the result takes it in the order of the whole array: it is put together
+/// again, added, or multiplied like this one.
+bool BlockProducts::goes_back(const HloInstruction& dot, const SplitDot& found) const {
+  std::vector<Id> work{dot.id};
+  std::vector<bool> seen(users_.size());
+  while (!work.empty()) {
+    const Id id = work.back();
+    work.pop_back();
+    if (id == entry().root) return false;
+    for (const Id user : users_[static_cast<std::size_t>(id)]) {
+      if (seen[static_cast<std::size_t>(user)]) continue;
+      seen[static_cast<std::size_t>(user)] = true;
+      const HloInstruction& reader = entry().at(user);
+      const bool is_move =
+          reader.opcode == HloOpcode::kReshape || reader.opcode == HloOpcode::kTranspose;
+      if (reader.opcode == HloOpcode::kReduce) continue;
+      if (reader.opcode == HloOpcode::kDot && meets_small_matrix(reader)) continue;
+      if (!is_move && !hlo::is_elementwise(reader.opcode)) return false;
+      const Extents& extents = reader.shape.dimensions;
+      const std::int64_t last = found.whole.is_last()
+                                    ? found.whole.parts * found.kept * found.whole.inner
+                                    : found.whole.extents.back();
+      if (is_move && extents.back() == last) continue;
+      work.push_back(user);
+    }
+  }
+  return true;
+}
+
+bool BlockProducts::pays(const HloInstruction& dot, const SplitDot& found,
+                         const Blocks& blocks) const {
+  const WholeArray& whole = found.whole;
+  const Extents& extents = shape_of(dot, found.side).dimensions;
+  if (is_split_for_nothing(whole, extents)) return false;
+  const Extents result =
+      with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
+  const double array = moved(extents, dot, found.side), made = moved(dot.shape.dimensions, dot, 2);
+  const double back = moved(result, dot, 2) + made;
+  const double now = moved(whole.extents, dot, found.side) + array + array + made;
+  if (goes_back(dot, found)) return blocks.cycles < kMostOfSplit * (now + back);
+  return blocks.cycles + back < kMostOfSplit * now;
+}
+
+bool BlockProducts::pays(const HloInstruction& dot, const MatrixDot& found,
+                         const Blocks& blocks) const {
+  double now = 0;
+  for (const std::size_t side : {0, 1}) {
+    const Extents& extents = shape_of(dot, side).dimensions;
+    const WholeArray& whole = side == 0 ? found.left : found.right;
+    now += moved(extents, dot, side);
+    if (is_split_for_nothing(whole, extents)) continue;
+    now += moved(whole.extents, dot, side) + moved(extents, dot, side);
+  }
+  return blocks.cycles < kMostOfSplit * now;
+}
+
+Id BlockProducts::product(Id left, Id right, const Extents& left_along, const Extents& right_along,
+                          ElementType type, const std::string& precision) {
+  Extents extents;
+  const Id sides[]{left, right};
+  const Extents* const along[]{&left_along, &right_along};
+  for (const std::size_t side : {0, 1}) {
+    const hlo::Shape shape = edit_.shape(sides[side]);
+    for (const std::int64_t d : free_dimensions(shape, {}, *along[side])) {
+      extents.push_back(shape.dimensions[static_cast<std::size_t>(d)]);
+    }
+  }
+  HloInstruction made =
+      edit_.start(HloOpcode::kDot, {left, right}, hlo::array_shape(type, extents));
+  made.dot = hlo::DotDimensions{{}, {}, left_along, right_along};
+  if (!precision.empty()) made.raw_attributes = precision;
+  return edit_.append_instruction(std::move(made));
+}
+
+/// Of whole numbers, in f32.
+Id BlockProducts::quotient(Id number, std::int64_t divisor) {
+  const Id middle = edit_.binary_with(HloOpcode::kAdd, number, 0.5);
+  return edit_.unary(HloOpcode::kFloor, edit_.binary_with(HloOpcode::kMultiply, middle,
+                                                          1.0 / static_cast<double>(divisor)));
+}
+Id BlockProducts::remainder(Id number, std::int64_t divisor) {
+  const Id whole = edit_.binary_with(HloOpcode::kMultiply, quotient(number, divisor),
+                                     static_cast<double>(divisor));
+  return edit_.binary(HloOpcode::kSubtract, number, whole);
+}
+
+/// [parts * size * inner, size], or turned: 1 where the element is that one of its part.
+Id BlockProducts::ones(std::int64_t parts, std::int64_t size, std::int64_t inner, bool is_turned) {
+  Extents extents{parts * size * inner, size};
+  if (is_turned) std::swap(extents[0], extents[1]);
+  Id element = edit_.iota(ElementType::kF32, extents, is_turned ? 1 : 0);
+  if (inner > 1) element = quotient(element, inner);
+  if (parts > 1) element = remainder(element, size);
+  const Id is_one =
+      edit_.compare(element, edit_.iota(ElementType::kF32, extents, is_turned ? 0 : 1),
+                    hlo::ComparisonDirection::kEq);
+  return edit_.convert(is_one, ElementType::kF32);
+}
+
+/// What stands in the blocks on the diagonal of a matrix, 0 elsewhere.
+Id BlockProducts::blocks_of(Id matrix, const WholeArray& whole, std::int64_t parts,
+                            std::int64_t rows, std::int64_t columns) {
+  const Extents extents = edit_.dimensions(matrix);
+  const Id row = edit_.iota(ElementType::kF32, extents, 0);
+  const Id column = edit_.iota(ElementType::kF32, extents, 1);
+  Id is_inside = -1;
+  const auto require = [&](Id of_row, Id of_column) {
+    const Id are_equal = edit_.compare(of_row, of_column, hlo::ComparisonDirection::kEq);
+    is_inside = is_inside < 0 ? are_equal : edit_.binary(HloOpcode::kAnd, is_inside, are_equal);
+  };
+  const std::int64_t inner = whole.inner;
+  if (parts > 1) require(quotient(row, rows * inner), quotient(column, columns * inner));
+  if (inner > 1) require(remainder(row, inner), remainder(column, inner));
+  if (is_inside < 0) return matrix;
+  return edit_.select(is_inside, matrix, edit_.splat(edit_.shape(matrix).type, extents, 0));
+}
+
+/// The whole array with its dimension in so many parts a time, which stand behind it.
+Id BlockProducts::parted(Id value, const WholeArray& whole, std::int64_t parts) {
+  if (parts == whole.parts) return value;
+  Extents extents = edit_.dimensions(value);
+  std::int64_t& extent = extents[whole.dimension];
+  const std::int64_t times = whole.parts / parts, unit = extent / times;
+  extent = times;
+  extents.insert(extents.begin() + static_cast<std::ptrdiff_t>(whole.dimension) + 1, unit);
+  return edit_.reshape(value, extents);
+}
+
+/// The small matrix in all blocks on the diagonal of one of so many parts.
+Id BlockProducts::with_blocks(const HloInstruction& dot, const SplitDot& found,
+                              std::int64_t parts) {
+  const Id matrix = dot.operands[1 - found.side];
+  const Extents sizes = edit_.dimensions(matrix);
+  const std::int64_t inner = found.whole.inner;
+  const std::string precision = asks_for_precision(dot) ? kExact : "";
+  const ElementType f32 = ElementType::kF32;
+  const Id rows = product(ones(parts, sizes[0], inner, false), edit_.convert(matrix, f32), {1}, {0},
+                          f32, precision);
+  const Id all = product(rows, ones(parts, sizes[1], inner, true), {1}, {0}, f32, precision);
+  return edit_.convert(blocks_of(all, found.whole, parts, sizes[0], sizes[1]),
+                       edit_.shape(matrix).type);
+}
+
+void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, std::int64_t parts) {
+  edit_.stand_for(dot.id);
+  const WholeArray& whole = found.whole;
+  const Id given = dot.operands[found.side];
+  const Extents of_given = edit_.dimensions(given);
+  const Id blocks = with_blocks(dot, found, parts);
+  // The product, in the array's order.
+  const Id array = whole.is_computed ? rearrange(edit_, given, inverse(whole.order), whole.extents)
+                                     : whole.source;
+  const Id split = parted(array, whole, parts);
+  const auto along = static_cast<std::int64_t>(whole.dimension + (parts == whole.parts ? 0 : 1));
+  Id made =
+      product(split, blocks, {along}, {found.contracted}, dot.shape.type, dot.raw_attributes.get());
+  const auto rank = static_cast<std::int64_t>(edit_.dimensions(made).size());
+  Extents order(static_cast<std::size_t>(rank) - 1);
+  std::iota(order.begin(), order.end(), 0);
+  order.insert(order.begin() + along, rank - 1);
+  if (along + 1 < rank) made = edit_.transpose(made, order);
+  const Extents extents =
+      with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
+  if (edit_.dimensions(made) != extents) made = edit_.reshape(made, extents);
+  // And in the result's.
+  const auto counts = whole.split(found.kept);
+  Extents strides(counts.size(), 1);
+  for (std::size_t i = counts.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * counts[i + 1];
+  ElementOrder in_result;
+  const auto take_kept = [&] { in_result.push_back({found.kept, strides[2]}); };
+  if (found.side == 1) take_kept();
+  const auto pieces = pieces_of(whole, of_given);
+  for (const ElementPiece& piece : *pieces) {
+    if (piece.source == 2) continue;
+    in_result.push_back({piece.extent, piece.stride * strides[piece.source]});
+  }
+  if (found.side == 0) take_kept();
+  edit_.finish(rearrange(edit_, made, in_result, dot.shape.dimensions));
+}
+
+void BlockProducts::sum_blocks(const HloInstruction& dot, const MatrixDot& found,
+                               std::int64_t parts) {
+  edit_.stand_for(dot.id);
+  Id sides[2];
+  Extents along[2];
+  for (const std::size_t side : {0, 1}) {
+    const WholeArray& whole = side == 0 ? found.left : found.right;
+    Id array = whole.is_computed
+                   ? rearrange(edit_, dot.operands[side], inverse(whole.order), whole.extents)
+                   : whole.source;
+    WholeArray joined = whole;
+    if (found.left.dimension != found.right.dimension ||
+        with_extent(found.left.extents, found.left.dimension, 1) !=
+            with_extent(found.right.extents, found.right.dimension, 1)) {
+      joined.extents = {whole.before, whole.parts * whole.size * whole.inner, whole.behind};
+      joined.dimension = 1;
+      if (whole.behind == 1) joined.extents.pop_back();
+      array = edit_.reshape(array, joined.extents);
+    }
+    sides[side] = parted(array, joined, parts);
+    const std::size_t free = joined.dimension + (parts == whole.parts ? 0 : 1);
+    for (std::size_t d = 0; d < edit_.dimensions(sides[side]).size(); ++d) {
+      if (d != free) along[side].push_back(static_cast<std::int64_t>(d));
+    }
+  }
+  const WholeArray &left = found.left, &right = found.right;
+  const ElementType f32 = ElementType::kF32;
+  const Id all = product(sides[0], sides[1], along[0], along[1], f32, dot.raw_attributes.get());
+  const Id blocks = blocks_of(all, left, parts, left.size, right.size);
+  const Id rows = product(ones(parts, left.size, left.inner, true), blocks, {1}, {0}, f32, kExact);
+  const Id sum = product(rows, ones(parts, right.size, left.inner, false), {1}, {0}, f32, kExact);
+  edit_.finish(edit_.convert(sum, dot.shape.type));
+}
+
+}  // namespace
+
+void multiply_in_blocks(hlo::Module& module, const Target& target) {
+  BlockProducts(module, target).run();
+}
+
+}  // namespace tpu::compiler
