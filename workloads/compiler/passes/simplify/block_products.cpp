@@ -40,6 +40,8 @@ constexpr std::int64_t kMostWithBlocks = 4096;
 constexpr double kKernelsOfBlocks = 4;
 /// What the estimate has to save, of which the search for layouts may find a part by itself.
 constexpr double kMostOfSplit = 0.9;
+/// Of the MXUs' cycles, a share that no transfer hides.
+constexpr double kShownProducts = 0.25;
 const char* const kExact = "operand_precision={highest,highest}";
 
 /// A dot of an array and a small matrix.
@@ -76,13 +78,9 @@ class BlockProducts {
       const HloInstruction dot = entry().instructions[i];
       if (dot.opcode != HloOpcode::kDot) continue;
       if (const auto found = split_dot(dot)) {
-        if (const Blocks blocks = fewest_cycles(dot, *found); pays(dot, *found, blocks)) {
-          multiply(dot, *found, blocks.parts);
-        }
+        if (const auto parts = parts_that_pay(dot, *found)) multiply(dot, *found, *parts);
       } else if (const auto sum = matrix_dot(dot)) {
-        if (const Blocks blocks = fewest_cycles(dot, *sum); pays(dot, *sum, blocks)) {
-          sum_blocks(dot, *sum, blocks.parts);
-        }
+        if (const auto parts = parts_that_pay(dot, *sum)) sum_blocks(dot, *sum, *parts);
       }
     }
     if (entry().instructions.size() > count) {
@@ -105,11 +103,14 @@ class BlockProducts {
   bool is_split_for_nothing(const WholeArray& whole, const Extents& extents) const;
   double multiplied(const HloInstruction& dot, const WholeArray& whole, std::int64_t rows,
                     std::int64_t columns, std::int64_t parts) const;
-  Blocks fewest_cycles(const HloInstruction& dot, const SplitDot& found) const;
-  Blocks fewest_cycles(const HloInstruction& dot, const MatrixDot& found) const;
+  bool fill_tiles(const WholeArray& whole, std::int64_t extent) const;
+  Blocks fewest_cycles(const HloInstruction& dot, const WholeArray& whole, double arrays,
+                       std::int64_t rows, std::int64_t columns) const;
   bool goes_back(const HloInstruction& dot, const SplitDot& found) const;
-  bool pays(const HloInstruction& dot, const SplitDot& found, const Blocks& blocks) const;
-  bool pays(const HloInstruction& dot, const MatrixDot& found, const Blocks& blocks) const;
+  std::optional<std::int64_t> parts_that_pay(const HloInstruction& dot,
+                                             const SplitDot& found) const;
+  std::optional<std::int64_t> parts_that_pay(const HloInstruction& dot,
+                                             const MatrixDot& found) const;
 
   Id product(Id left, Id right, const Extents& left_along, const Extents& right_along,
              ElementType type, const std::string& precision);
@@ -204,13 +205,14 @@ double BlockProducts::moved(const Extents& extents, const HloInstruction& dot,
          static_cast<double>(hlo::byte_size(type)) / target_.hbm_bytes_per_cycle;
 }
 
-/// Whether the split array has the tiles of the whole one: it is split between whole rows of tiles.
+/// Whether the split array has the tiles of the whole one: it is split outside of them, or between
+/// whole rows of tiles.
 bool BlockProducts::is_split_for_nothing(const WholeArray& whole, const Extents& extents) const {
-  if (whole.is_last() && whole.inner == 1) return whole.size % isa::kLanes == 0;
-  if (whole.is_last() || whole.dimension + 2 < whole.extents.size()) return false;
-  const std::int64_t rows = whole.size * whole.inner;
-  return extents.back() == whole.behind && is_same_order(whole.order) &&
-         rows % isa::kSublanes == 0 && whole.inner == 1;
+  if (whole.is_last()) return whole.inner == 1 && whole.size % isa::kLanes == 0;
+  if (!is_same_order(whole.order) || extents.back() != whole.extents.back()) return false;
+  const std::int64_t rows = extents[extents.size() - 2];
+  const bool is_outside = whole.dimension + 2 < whole.extents.size();
+  return is_outside ? rows == whole.extents[whole.extents.size() - 2] : rows % isa::kSublanes == 0;
 }
 
 /// Cycles of the MXUs for a product with blocks of the diagonal of so many parts.
@@ -226,46 +228,34 @@ double BlockProducts::multiplied(const HloInstruction& dot, const WholeArray& wh
   return pushes * products * target_.push_interval_cycles / target_.mxu_count;
 }
 
-Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const SplitDot& found) const {
-  const WholeArray& whole = found.whole;
-  const Extents result =
-      with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
-  const double arrays = moved(whole.extents, dot, found.side) + moved(result, dot, 2);
+/// Whether whole tiles have so many of the parts, so that taking them apart moves nothing.
+bool BlockProducts::fill_tiles(const WholeArray& whole, std::int64_t extent) const {
+  const std::size_t rank = whole.extents.size();
+  if (!whole.is_last()) return extent % (2 * isa::kSublanes) == 0;
+  if (rank == 1) return extent == isa::kLanes;
+  return extent % isa::kLanes == 0 && whole.extents[rank - 2] % isa::kSublanes == 0;
+}
+
+/// Where lanes are cut, what stands around the product may want another order.
+/// `arrays`: cycles that those take which the matrix is multiplied with, or made of; `rows` and
+/// `columns` are its own.
+Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const WholeArray& whole,
+                                    double arrays, std::int64_t rows, std::int64_t columns) const {
   Blocks best;
   for (std::int64_t parts = 1; parts <= whole.parts; ++parts) {
     if (whole.parts % parts != 0) continue;
-    const std::int64_t rows = parts * whole.size * whole.inner;
-    const std::int64_t columns = parts * found.kept * whole.inner;
-    if (std::max(rows, columns) > kMostWithBlocks) break;
-    const bool is_whole = parts == whole.parts;
-    // Parts of rows of tiles; parts of their lanes are copies.
-    const auto cuts = [&](std::int64_t extent) { return extent % (2 * isa::kSublanes) != 0; };
-    if (!is_whole && (cuts(rows) || cuts(columns))) continue;
-    double cycles = std::max(arrays, multiplied(dot, whole, whole.size, found.kept, parts));
-    if (!is_whole && whole.is_last()) cycles += arrays;
-    const double matrix = static_cast<double>(rows * columns) * sizeof(float);
-    cycles += kKernelsOfBlocks * (kKernelCycles + matrix / target_.hbm_bytes_per_cycle);
-    if (cycles < best.cycles) best = {parts, cycles};
-  }
-  return best;
-}
-
-Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const MatrixDot& found) const {
-  const WholeArray &left = found.left, &right = found.right;
-  const double arrays = moved(left.extents, dot, 0) + moved(right.extents, dot, 1);
-  Blocks best;
-  for (std::int64_t parts = 1; parts <= left.parts; ++parts) {
-    if (left.parts % parts != 0) continue;
-    const std::int64_t rows = parts * left.size * left.inner;
-    const std::int64_t columns = parts * right.size * left.inner;
-    if (std::max(rows, columns) > kMostWithBlocks) break;
-    const bool is_whole = parts == left.parts;
-    const auto cuts = [&](std::int64_t extent) { return extent % (2 * isa::kSublanes) != 0; };
-    if (!is_whole && (cuts(rows) || cuts(columns))) continue;
-    double cycles = std::max(arrays, multiplied(dot, left, left.size, right.size, parts));
-    if (!is_whole && left.is_last()) cycles += arrays;
-    const double matrix = static_cast<double>(rows * columns) * sizeof(float);
-    cycles += kKernelsOfBlocks * (kKernelCycles + matrix / target_.hbm_bytes_per_cycle);
+    const std::int64_t all_rows = parts * rows * whole.inner;
+    const std::int64_t all_columns = parts * columns * whole.inner;
+    if (std::max(all_rows, all_columns) > kMostWithBlocks) break;
+    if (parts < whole.parts && !(fill_tiles(whole, all_rows) && fill_tiles(whole, all_columns))) {
+      continue;
+    }
+    const double matrix = static_cast<double>(all_rows * all_columns) * sizeof(float);
+    const bool cuts_lanes = parts < whole.parts && whole.is_last();
+    const double products = multiplied(dot, whole, rows, columns, parts);
+    const double cycles = std::max(arrays, products) + kShownProducts * products +
+                          (cuts_lanes ? arrays : 0) +
+                          kKernelsOfBlocks * (kKernelCycles + matrix / target_.hbm_bytes_per_cycle);
     if (cycles < best.cycles) best = {parts, cycles};
   }
   return best;
@@ -310,31 +300,39 @@ bool BlockProducts::goes_back(const HloInstruction& dot, const SplitDot& found) 
   return true;
 }
 
-bool BlockProducts::pays(const HloInstruction& dot, const SplitDot& found,
-                         const Blocks& blocks) const {
+/// What the whole arrays take, where that is less than what the split ones do.
+std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& dot,
+                                                          const SplitDot& found) const {
   const WholeArray& whole = found.whole;
   const Extents& extents = shape_of(dot, found.side).dimensions;
-  if (is_split_for_nothing(whole, extents)) return false;
+  if (is_split_for_nothing(whole, extents)) return std::nullopt;
   const Extents result =
       with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
-  const double array = moved(extents, dot, found.side), made = moved(dot.shape.dimensions, dot, 2);
-  const double back = moved(result, dot, 2) + made;
-  const double now = moved(whole.extents, dot, found.side) + array + array + made;
-  if (goes_back(dot, found)) return blocks.cycles < kMostOfSplit * (now + back);
-  return blocks.cycles + back < kMostOfSplit * now;
+  const double given = moved(whole.extents, dot, found.side), made = moved(result, dot, 2);
+  const double split = moved(extents, dot, found.side);
+  const double split_result = moved(dot.shape.dimensions, dot, 2);
+  const Blocks blocks = fewest_cycles(dot, whole, given + made, whole.size, found.kept);
+  double now = given + split + split + split_result, then = blocks.cycles;
+  (goes_back(dot, found) ? now : then) += made + split_result;
+  if (then >= kMostOfSplit * now) return std::nullopt;
+  return blocks.parts;
 }
 
-bool BlockProducts::pays(const HloInstruction& dot, const MatrixDot& found,
-                         const Blocks& blocks) const {
-  double now = 0;
+std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& dot,
+                                                          const MatrixDot& found) const {
+  double now = 0, arrays = 0;
   for (const std::size_t side : {0, 1}) {
     const Extents& extents = shape_of(dot, side).dimensions;
     const WholeArray& whole = side == 0 ? found.left : found.right;
-    now += moved(extents, dot, side);
-    if (is_split_for_nothing(whole, extents)) continue;
-    now += moved(whole.extents, dot, side) + moved(extents, dot, side);
+    const double given = moved(whole.extents, dot, side), split = moved(extents, dot, side);
+    arrays += given;
+    now += split;
+    if (!is_split_for_nothing(whole, extents)) now += given + split;
   }
-  return blocks.cycles < kMostOfSplit * now;
+  const WholeArray& left = found.left;
+  const Blocks blocks = fewest_cycles(dot, left, arrays, left.size, found.right.size);
+  if (blocks.cycles >= kMostOfSplit * now) return std::nullopt;
+  return blocks.parts;
 }
 
 Id BlockProducts::product(Id left, Id right, const Extents& left_along, const Extents& right_along,
@@ -398,15 +396,29 @@ Id BlockProducts::blocks_of(Id matrix, const WholeArray& whole, std::int64_t par
   return edit_.select(is_inside, matrix, edit_.splat(edit_.shape(matrix).type, extents, 0));
 }
 
-/// The whole array with its dimension in so many parts a time, which stand behind it.
+/// The array with so many parts of its dimension a time, as a dimension of their own. Of the last
+/// one whole tiles, so the rows are cut in eights: tiles stand above these.
 Id BlockProducts::parted(Id value, const WholeArray& whole, std::int64_t parts) {
   if (parts == whole.parts) return value;
   Extents extents = edit_.dimensions(value);
-  std::int64_t& extent = extents[whole.dimension];
-  const std::int64_t times = whole.parts / parts, unit = extent / times;
-  extent = times;
-  extents.insert(extents.begin() + static_cast<std::ptrdiff_t>(whole.dimension) + 1, unit);
+  const auto place = extents.begin() + static_cast<std::ptrdiff_t>(whole.dimension);
+  const std::int64_t times = whole.parts / parts, unit = *place / times;
+  *place = times;
+  extents.insert(place + 1, unit);
+  if (whole.is_last() && whole.dimension > 0) {
+    std::int64_t& rows = extents[whole.dimension - 1];
+    rows /= isa::kSublanes;
+    extents.insert(extents.begin() + static_cast<std::ptrdiff_t>(whole.dimension),
+                   std::int64_t{isa::kSublanes});
+  }
   return edit_.reshape(value, extents);
+}
+
+/// The dimension of a parted array that has the parts.
+std::int64_t dimension_of_parts(const WholeArray& whole, std::int64_t parts) {
+  const auto dimension = static_cast<std::int64_t>(whole.dimension);
+  if (parts == whole.parts) return dimension;
+  return dimension + (whole.is_last() && dimension > 0 ? 2 : 1);
 }
 
 /// The small matrix in all blocks on the diagonal of one of so many parts.
@@ -434,7 +446,7 @@ void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, s
   const Id array = whole.is_computed ? rearrange(edit_, given, inverse(whole.order), whole.extents)
                                      : whole.source;
   const Id split = parted(array, whole, parts);
-  const auto along = static_cast<std::int64_t>(whole.dimension + (parts == whole.parts ? 0 : 1));
+  const std::int64_t along = dimension_of_parts(whole, parts);
   Id made =
       product(split, blocks, {along}, {found.contracted}, dot.shape.type, dot.raw_attributes.get());
   const auto rank = static_cast<std::int64_t>(edit_.dimensions(made).size());
@@ -481,9 +493,9 @@ void BlockProducts::sum_blocks(const HloInstruction& dot, const MatrixDot& found
       array = edit_.reshape(array, joined.extents);
     }
     sides[side] = parted(array, joined, parts);
-    const std::size_t free = joined.dimension + (parts == whole.parts ? 0 : 1);
+    const std::int64_t free = dimension_of_parts(joined, parts);
     for (std::size_t d = 0; d < edit_.dimensions(sides[side]).size(); ++d) {
-      if (d != free) along[side].push_back(static_cast<std::int64_t>(d));
+      if (static_cast<std::int64_t>(d) != free) along[side].push_back(static_cast<std::int64_t>(d));
     }
   }
   const WholeArray &left = found.left, &right = found.right;
