@@ -99,8 +99,9 @@ class BlockProducts {
   std::optional<MatrixDot> matrix_dot(const HloInstruction& dot) const;
   bool meets_small_matrix(const HloInstruction& dot) const;
 
-  double moved(const Extents& extents, const HloInstruction& dot, std::size_t side) const;
+  double moved(std::int64_t registers, const HloInstruction& dot, std::size_t side) const;
   bool is_split_for_nothing(const WholeArray& whole, const Extents& extents) const;
+  double moved_by_product(const HloInstruction& dot, double operands, double result) const;
   double multiplied(const HloInstruction& dot, const WholeArray& whole, std::int64_t rows,
                     std::int64_t columns, std::int64_t parts) const;
   bool fill_tiles(const WholeArray& whole, std::int64_t extent) const;
@@ -121,6 +122,7 @@ class BlockProducts {
                std::int64_t columns);
   Id parted(Id value, const WholeArray& whole, std::int64_t parts);
   Id with_blocks(const HloInstruction& dot, const SplitDot& found, std::int64_t parts);
+  void finish_rearranged(Id id, Id value, const ElementOrder& order);
   void multiply(const HloInstruction& dot, const SplitDot& found, std::int64_t parts);
   void sum_blocks(const HloInstruction& dot, const MatrixDot& found, std::int64_t parts);
 
@@ -156,7 +158,7 @@ std::optional<SplitDot> BlockProducts::split_dot(const HloInstruction& dot) cons
     const std::int64_t size = array.dimensions[static_cast<std::size_t>(found.along)];
     if (std::max(size, found.kept) > kMostOfMatrix || std::min(size, found.kept) < 2) continue;
     const auto whole = whole_array_of(entry(), dot.operands[side], found.along);
-    if (!whole || !pieces_of(*whole, array.dimensions)) continue;
+    if (!whole) continue;
     found.whole = *whole;
     return found;
   }
@@ -175,10 +177,8 @@ std::optional<MatrixDot> BlockProducts::matrix_dot(const HloInstruction& dot) co
     if (free.size() != 1 || size > kMostOfMatrix || size < 2) return std::nullopt;
     const auto whole = whole_array_of(entry(), dot.operands[side], free[0]);
     if (!whole) return std::nullopt;
-    const auto all = pieces_of(*whole, shape.dimensions);
-    if (!all) return std::nullopt;
     for (const std::int64_t d : contracted[side]) {
-      for (const ElementPiece& piece : *all) {
+      for (const ElementPiece& piece : whole->pieces) {
         if (piece.dimension == static_cast<std::size_t>(d)) pieces[side].push_back(piece);
       }
     }
@@ -187,7 +187,7 @@ std::optional<MatrixDot> BlockProducts::matrix_dot(const HloInstruction& dot) co
   const WholeArray &left = wholes[0], &right = wholes[1];
   const bool is_alike =
       left.before == right.before && left.parts == right.parts && left.inner == right.inner &&
-      left.behind == right.behind &&
+      left.behind == right.behind && left.is_last() == right.is_last() &&
       std::equal(pieces[0].begin(), pieces[0].end(), pieces[1].begin(), pieces[1].end(),
                  [](const ElementPiece& a, const ElementPiece& b) {
                    return a.extent == b.extent && a.source == b.source && a.stride == b.stride;
@@ -196,13 +196,26 @@ std::optional<MatrixDot> BlockProducts::matrix_dot(const HloInstruction& dot) co
   return MatrixDot{left, right};
 }
 
-/// Cycles to move an array in the tiles that suit it best.
-double BlockProducts::moved(const Extents& extents, const HloInstruction& dot,
+/// Cycles to move so many registers; `side` 2: of the result's type.
+double BlockProducts::moved(std::int64_t registers, const HloInstruction& dot,
                             std::size_t side) const {
   const ElementType type = side < 2 ? shape_of(dot, side).type : dot.shape.type;
-  const std::int64_t registers = fewest_registers(extents);
   return static_cast<double>(registers * isa::kSublanes * isa::kLanes) *
          static_cast<double>(hlo::byte_size(type)) / target_.hbm_bytes_per_cycle;
+}
+
+/// Registers of the whole array with parts of so many elements, and of the split one: what stands
+/// outside of the split dimension is outside of its tiles, too, for else every element moves.
+std::int64_t registers_of_whole(const WholeArray& whole, std::int64_t size) {
+  return fewest_registers(
+      with_extent(whole.extents, whole.dimension, whole.parts * size * whole.inner));
+}
+std::int64_t registers_of_split(const WholeArray& whole, std::int64_t size) {
+  Extents inside;
+  for (const ElementPiece& piece : whole.pieces) {
+    if (piece.source > 0) inside.push_back(piece.source == 2 ? size : piece.extent);
+  }
+  return whole.before * fewest_registers(inside);
 }
 
 /// Whether the split array has the tiles of the whole one: it is split outside of them, or between
@@ -300,19 +313,26 @@ bool BlockProducts::goes_back(const HloInstruction& dot, const SplitDot& found) 
   return true;
 }
 
-/// What the whole arrays take, where that is less than what the split ones do.
+/// What a product moves: at high precision the parts of its operands, too.
+double BlockProducts::moved_by_product(const HloInstruction& dot, double operands,
+                                       double result) const {
+  if (!asks_for_precision(dot)) return operands + result;
+  return (operands * kPreciseOperandBytes + result * kPreciseResultBytes) / sizeof(float);
+}
+
+/// Of one matrix with blocks, where the whole arrays take less than the split ones do.
 std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& dot,
                                                           const SplitDot& found) const {
   const WholeArray& whole = found.whole;
   const Extents& extents = shape_of(dot, found.side).dimensions;
   if (is_split_for_nothing(whole, extents)) return std::nullopt;
-  const Extents result =
-      with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
-  const double given = moved(whole.extents, dot, found.side), made = moved(result, dot, 2);
-  const double split = moved(extents, dot, found.side);
-  const double split_result = moved(dot.shape.dimensions, dot, 2);
-  const Blocks blocks = fewest_cycles(dot, whole, given + made, whole.size, found.kept);
-  double now = given + split + split + split_result, then = blocks.cycles;
+  const double given = moved(registers_of_whole(whole, whole.size), dot, found.side);
+  const double made = moved(registers_of_whole(whole, found.kept), dot, 2);
+  const double split = moved(registers_of_split(whole, whole.size), dot, found.side);
+  const double split_result = moved(registers_of_split(whole, found.kept), dot, 2);
+  const Blocks blocks =
+      fewest_cycles(dot, whole, moved_by_product(dot, given, made), whole.size, found.kept);
+  double now = given + split + moved_by_product(dot, split, split_result), then = blocks.cycles;
   (goes_back(dot, found) ? now : then) += made + split_result;
   if (then >= kMostOfSplit * now) return std::nullopt;
   return blocks.parts;
@@ -322,11 +342,12 @@ std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& 
                                                           const MatrixDot& found) const {
   double now = 0, arrays = 0;
   for (const std::size_t side : {0, 1}) {
-    const Extents& extents = shape_of(dot, side).dimensions;
     const WholeArray& whole = side == 0 ? found.left : found.right;
-    const double given = moved(whole.extents, dot, side), split = moved(extents, dot, side);
-    arrays += given;
-    now += split;
+    const Extents& extents = shape_of(dot, side).dimensions;
+    const double given = moved(registers_of_whole(whole, whole.size), dot, side);
+    const double split = moved(registers_of_split(whole, whole.size), dot, side);
+    arrays += moved_by_product(dot, given, 0);
+    now += moved_by_product(dot, split, 0);
     if (!is_split_for_nothing(whole, extents)) now += given + split;
   }
   const WholeArray& left = found.left;
@@ -440,7 +461,6 @@ void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, s
   edit_.stand_for(dot.id);
   const WholeArray& whole = found.whole;
   const Id given = dot.operands[found.side];
-  const Extents of_given = edit_.dimensions(given);
   const Id blocks = with_blocks(dot, found, parts);
   // The product, in the array's order.
   const Id array = whole.is_computed ? rearrange(edit_, given, inverse(whole.order), whole.extents)
@@ -464,13 +484,29 @@ void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, s
   ElementOrder in_result;
   const auto take_kept = [&] { in_result.push_back({found.kept, strides[2]}); };
   if (found.side == 1) take_kept();
-  const auto pieces = pieces_of(whole, of_given);
-  for (const ElementPiece& piece : *pieces) {
+  for (const ElementPiece& piece : whole.pieces) {
     if (piece.source == 2) continue;
     in_result.push_back({piece.extent, piece.stride * strides[piece.source]});
   }
   if (found.side == 0) take_kept();
-  edit_.finish(rearrange(edit_, made, in_result, dot.shape.dimensions));
+  finish_rearranged(dot.id, made, in_result);
+}
+
+/// An instruction and all rearrangements of it become such of the value, so that those that put it
+/// together again meet it.
+void BlockProducts::finish_rearranged(Id id, Id value, const ElementOrder& order) {
+  const HloInstruction given = entry().at(id);
+  for (const Id user : users_[static_cast<std::size_t>(id)]) {
+    const HloInstruction& next = entry().at(user);
+    if (next.opcode == HloOpcode::kReshape) {
+      finish_rearranged(user, value, order);
+    } else if (next.opcode == HloOpcode::kTranspose) {
+      const auto turned = transposed(order, given.shape.dimensions, next.dimensions);
+      if (turned) finish_rearranged(user, value, *turned);
+    }
+  }
+  edit_.stand_for(id);
+  edit_.finish(rearrange(edit_, value, order, given.shape.dimensions));
 }
 
 void BlockProducts::sum_blocks(const HloInstruction& dot, const MatrixDot& found,

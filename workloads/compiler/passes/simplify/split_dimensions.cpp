@@ -64,6 +64,14 @@ std::optional<WholeArray> WholeArraySearch::split_of(InstructionId id,
   found.inner = piece.stride / found.behind;
   found.parts = extent / (found.size * found.inner);
   if (found.parts * found.size * found.inner != extent) return std::nullopt;
+  const auto split = found.split(found.size);
+  const Extents from(split.begin(), split.end());
+  auto parts = pieces_of(order, extents_, from);
+  if (!parts) return std::nullopt;
+  for (ElementPiece& part : *parts) {
+    part.stride /= product(from.begin() + static_cast<std::ptrdiff_t>(part.source) + 1, from.end());
+  }
+  found.pieces = std::move(*parts);
   return found;
 }
 
@@ -98,19 +106,6 @@ std::optional<WholeArray> whole_array_of(const hlo::Computation& computation, In
   const hlo::Shape& shape = computation.at(value).shape;
   return WholeArraySearch(computation, value, dimension)
       .from(value, same_order(shape.element_count()), false);
-}
-
-std::optional<std::vector<ElementPiece>> pieces_of(const WholeArray& whole,
-                                                   const Extents& extents) {
-  const auto split = whole.split(whole.size);
-  const Extents from(split.begin(), split.end());
-  auto pieces = pieces_of(whole.order, extents, from);
-  if (!pieces) return std::nullopt;
-  for (ElementPiece& piece : *pieces) {
-    const auto place = from.begin() + static_cast<std::ptrdiff_t>(piece.source);
-    piece.stride /= product(place + 1, from.end());
-  }
-  return pieces;
 }
 
 }  // namespace tpu::compiler

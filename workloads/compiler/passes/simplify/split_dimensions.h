@@ -22,6 +22,10 @@ struct WholeArray {
   std::int64_t before = 1, behind = 1;  ///< Elements of the dimensions around it.
   std::int64_t parts = 1, size = 1, inner = 1;
 
+  /// The other array's dimensions, from major to minor, in pieces of those of `split(size)`: each
+  /// with its stride inside of that one.
+  std::vector<ElementPiece> pieces;
+
   bool is_last() const { return dimension + 1 == extents.size(); }
   /// With a dimension of `count` in place of the split one's part.
   std::array<std::int64_t, 5> split(std::int64_t count) const {
@@ -32,10 +36,5 @@ struct WholeArray {
 /// The nearest such array for a dimension of a value.
 std::optional<WholeArray> whole_array_of(const hlo::Computation& computation,
                                          hlo::InstructionId value, std::int64_t dimension);
-
-/// Where the elements of the value's dimensions stand among those of `whole.split(whole.size)`: a
-/// piece for each, from major to minor, with its source there and its stride inside of that.
-std::optional<std::vector<ElementPiece>> pieces_of(const WholeArray& whole,
-                                                   const std::vector<std::int64_t>& extents);
 
 }  // namespace tpu::compiler
