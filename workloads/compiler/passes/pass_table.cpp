@@ -75,6 +75,7 @@
 #include "workloads/compiler/passes/simplify/small_products.h"
 #include "workloads/compiler/passes/simplify/split_lanes.h"
 #include "workloads/compiler/passes/simplify/stacked_vectors.h"
+#include "workloads/compiler/passes/simplify/transpose_mover.h"
 #include "workloads/compiler/passes/simplify/unit_dimensions.h"
 #include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/compiler/passes/unique_names.h"
@@ -437,6 +438,8 @@ std::vector<Pass> shaping_rows() {
           {"narrow_dot_operands"}),
       simplify_row(stage),
       row("move_reshapes", on_module<move_reshapes>, {"narrow_dot_operands"}),
+      simplify_row(stage),
+      row("delay_transposes", on_module<delay_transposes>, {"move_reshapes"}),
       simplify_row(stage),
       row("read_parameters_unrounded", run_read_parameters_unrounded, {"narrow_dot_operands"}),
   };
