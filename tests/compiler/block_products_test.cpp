@@ -181,6 +181,21 @@ TEST(BlockProducts, LongRowsAreTakenApartByTiles) {
   EXPECT_LT(run.cycles, 2.2 * cycles_to_move(9 << 20) + kMatrixCycles);
 }
 
+/// Nothing goes behind the product but another one.
+TEST(BlockProducts, LongRowsBetweenProducts) {
+  const BlockRun run = run_blocks(R"(  x = f32[512,4096] parameter(0)
+  m = f32[64,64] parameter(1)
+  w = f32[4096,128] parameter(2)
+  s = f32[512,64,64] reshape(x)
+  d = f32[512,64,64] dot(s, m), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  r = f32[512,4096] reshape(d)
+  ROOT y = f32[512,128] dot(r, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+)",
+                                  4e-3);
+  EXPECT_EQ(run.dots, 1 + kDotsOfOne);
+  EXPECT_LT(run.cycles, 2 * cycles_to_move(10 << 20) + kMatrixCycles);
+}
+
 TEST(BlockProducts, AVector) {
   const BlockRun run = run_blocks(R"(  x = f32[524288] parameter(0)
   m = f32[4,4] parameter(1)
@@ -210,6 +225,46 @@ TEST(BlockProducts, OtherTypesAndPrecisions) {
 )",
                        4e-3)
                 .dots,
+            kDotsOfOne);
+}
+
+/// What has a number for each part of each row, behind the product or before it, stays in parts,
+/// where the whole rows are long.
+TEST(BlockProducts, NumbersOfEachPart) {
+  const auto dots = [](const std::string& text) {
+    const std::string module_text = std::string(kAddAndLeast) + R"(
+ENTRY main {
+  x = f32[256,1024] parameter(0)
+  m = f32[16,16] parameter(1)
+  s = f32[256,64,16] reshape(x)
+  zero = f32[] constant(0)
+)" + text + R"(
+  ROOT r = f32[256,1024] reshape(last)
+}
+)";
+    hlo::Module module = hlo::read_hlo_text("test.hlo", module_text);
+    compiler::multiply_in_blocks(module, compiler::Target());
+    return count(module, hlo::HloOpcode::kDot);
+  };
+  EXPECT_EQ(dots(R"(
+  d = f32[256,64,16] dot(s, m), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  q = f32[256,64,16] multiply(d, d)
+  n = f32[256,64] reduce(q, zero), dimensions={2}, to_apply=add
+  ns = f32[256,64,16] broadcast(n), dimensions={0,1}
+  last = f32[256,64,16] divide(d, ns)
+)"),
+            1U);
+  EXPECT_EQ(dots(R"(
+  q = f32[256,64,16] multiply(s, s)
+  n = f32[256,64] reduce(q, zero), dimensions={2}, to_apply=add
+  ns = f32[256,64,16] broadcast(n), dimensions={0,1}
+  e = f32[256,64,16] divide(s, ns)
+  last = f32[256,64,16] dot(e, m), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+)"),
+            1U);
+  EXPECT_EQ(dots(R"(
+  last = f32[256,64,16] dot(s, m), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+)"),
             kDotsOfOne);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,7 +107,8 @@ class BlockProducts {
                     std::int64_t columns, std::int64_t parts) const;
   bool fill_tiles(const WholeArray& whole, std::int64_t extent) const;
   Blocks fewest_cycles(const HloInstruction& dot, const WholeArray& whole, double arrays,
-                       std::int64_t rows, std::int64_t columns) const;
+                       std::int64_t rows, std::int64_t columns, bool may_cut_lanes) const;
+  bool is_made_in_parts(Id array, const WholeArray& whole) const;
   bool goes_back(const HloInstruction& dot, const SplitDot& found) const;
   std::optional<std::int64_t> parts_that_pay(const HloInstruction& dot,
                                              const SplitDot& found) const;
@@ -120,6 +122,7 @@ class BlockProducts {
   Id ones(std::int64_t parts, std::int64_t size, std::int64_t inner, bool is_turned);
   Id blocks_of(Id matrix, const WholeArray& whole, std::int64_t parts, std::int64_t rows,
                std::int64_t columns);
+  Id tiles_turned(Id value);
   Id parted(Id value, const WholeArray& whole, std::int64_t parts);
   Id with_blocks(const HloInstruction& dot, const SplitDot& found, std::int64_t parts);
   void finish_rearranged(Id id, Id value, const ElementOrder& order);
@@ -249,11 +252,13 @@ bool BlockProducts::fill_tiles(const WholeArray& whole, std::int64_t extent) con
   return extent % isa::kLanes == 0 && whole.extents[rank - 2] % isa::kSublanes == 0;
 }
 
-/// Where lanes are cut, what stands around the product may want another order.
+/// Where lanes are cut, what stands around the product may want another order: elementwise
+/// operations that go along have that of the tiles.
 /// `arrays`: cycles that those take which the matrix is multiplied with, or made of; `rows` and
 /// `columns` are its own.
 Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const WholeArray& whole,
-                                    double arrays, std::int64_t rows, std::int64_t columns) const {
+                                    double arrays, std::int64_t rows, std::int64_t columns,
+                                    bool may_cut_lanes) const {
   Blocks best;
   for (std::int64_t parts = 1; parts <= whole.parts; ++parts) {
     if (whole.parts % parts != 0) continue;
@@ -265,6 +270,7 @@ Blocks BlockProducts::fewest_cycles(const HloInstruction& dot, const WholeArray&
     }
     const double matrix = static_cast<double>(all_rows * all_columns) * sizeof(float);
     const bool cuts_lanes = parts < whole.parts && whole.is_last();
+    if (cuts_lanes && !may_cut_lanes) continue;
     const double products = multiplied(dot, whole, rows, columns, parts);
     const double cycles = std::max(arrays, products) + kShownProducts * products +
                           (cuts_lanes ? arrays : 0) +
@@ -284,8 +290,36 @@ bool BlockProducts::meets_small_matrix(const HloInstruction& dot) const {
   return is_small(dot.shape) || is_small(shape_of(dot, 0)) || is_small(shape_of(dot, 1));
 }
 
+/// Of sums or what is broadcast: not a number for each part of each row.
+bool is_small_beside(const HloInstruction& value, const WholeArray& whole) {
+  return !value.shape.is_tuple() &&
+         value.shape.element_count() <= whole.extents[whole.dimension] * whole.inner;
+}
+
+/// Whether the array is made of something that each part has one of (its norm, its greatest
+/// element), so that it is made as it is split.
+bool BlockProducts::is_made_in_parts(Id array, const WholeArray& whole) const {
+  std::vector<Id> work{array};
+  std::set<Id> seen{array};
+  while (!work.empty()) {
+    const HloInstruction& made = entry().at(work.back());
+    work.pop_back();
+    if (made.id == whole.source) continue;
+    const bool is_move = made.opcode == HloOpcode::kReshape || made.opcode == HloOpcode::kTranspose;
+    if (made.opcode == HloOpcode::kBroadcast) {
+      const HloInstruction& spread = entry().at(made.operands[0]);
+      if (spread.shape.rank() > 0 && !is_small_beside(spread, whole)) return true;
+    }
+    if (!is_move && !hlo::is_elementwise(made.opcode)) continue;
+    for (const Id operand : made.operands) {
+      if (seen.insert(operand).second) work.push_back(operand);
+    }
+  }
+  return false;
+}
+
 /// Whether whoever reads the result takes it in the order of the whole array: it is put together
-/// again, added, or multiplied like this one.
+/// again, added to a few sums, or multiplied like this one.
 bool BlockProducts::goes_back(const HloInstruction& dot, const SplitDot& found) const {
   std::vector<Id> work{dot.id};
   std::vector<bool> seen(users_.size());
@@ -299,7 +333,7 @@ bool BlockProducts::goes_back(const HloInstruction& dot, const SplitDot& found) 
       const HloInstruction& reader = entry().at(user);
       const bool is_move =
           reader.opcode == HloOpcode::kReshape || reader.opcode == HloOpcode::kTranspose;
-      if (reader.opcode == HloOpcode::kReduce) continue;
+      if (reader.opcode == HloOpcode::kReduce && is_small_beside(reader, found.whole)) continue;
       if (reader.opcode == HloOpcode::kDot && meets_small_matrix(reader)) continue;
       if (!is_move && !hlo::is_elementwise(reader.opcode)) return false;
       const Extents& extents = reader.shape.dimensions;
@@ -330,10 +364,13 @@ std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& 
   const double made = moved(registers_of_whole(whole, found.kept), dot, 2);
   const double split = moved(registers_of_split(whole, whole.size), dot, found.side);
   const double split_result = moved(registers_of_split(whole, found.kept), dot, 2);
-  const Blocks blocks =
-      fewest_cycles(dot, whole, moved_by_product(dot, given, made), whole.size, found.kept);
-  double now = given + split + moved_by_product(dot, split, split_result), then = blocks.cycles;
-  (goes_back(dot, found) ? now : then) += made + split_result;
+  const bool is_made_apart = is_made_in_parts(dot.operands[found.side], whole);
+  const bool is_read_apart = !goes_back(dot, found);
+  const Blocks blocks = fewest_cycles(dot, whole, moved_by_product(dot, given, made), whole.size,
+                                      found.kept, !is_made_apart && !is_read_apart);
+  double now = moved_by_product(dot, split, split_result), then = blocks.cycles;
+  (is_made_apart ? then : now) += given + split;
+  (is_read_apart ? then : now) += made + split_result;
   if (then >= kMostOfSplit * now) return std::nullopt;
   return blocks.parts;
 }
@@ -348,10 +385,11 @@ std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& 
     const double split = moved(registers_of_split(whole, whole.size), dot, side);
     arrays += moved_by_product(dot, given, 0);
     now += moved_by_product(dot, split, 0);
-    if (!is_split_for_nothing(whole, extents)) now += given + split;
+    if (is_split_for_nothing(whole, extents)) continue;
+    (is_made_in_parts(dot.operands[side], whole) ? arrays : now) += given + split;
   }
   const WholeArray& left = found.left;
-  const Blocks blocks = fewest_cycles(dot, left, arrays, left.size, found.right.size);
+  const Blocks blocks = fewest_cycles(dot, left, arrays, left.size, found.right.size, false);
   if (blocks.cycles >= kMostOfSplit * now) return std::nullopt;
   return blocks.parts;
 }
@@ -426,13 +464,20 @@ Id BlockProducts::parted(Id value, const WholeArray& whole, std::int64_t parts) 
   const std::int64_t times = whole.parts / parts, unit = *place / times;
   *place = times;
   extents.insert(place + 1, unit);
-  if (whole.is_last() && whole.dimension > 0) {
-    std::int64_t& rows = extents[whole.dimension - 1];
-    rows /= isa::kSublanes;
-    extents.insert(extents.begin() + static_cast<std::ptrdiff_t>(whole.dimension),
-                   std::int64_t{isa::kSublanes});
-  }
+  if (!whole.is_last() || whole.dimension == 0) return edit_.reshape(value, extents);
+  std::int64_t& rows = extents[whole.dimension - 1];
+  rows /= isa::kSublanes;
+  extents.insert(extents.begin() + static_cast<std::ptrdiff_t>(whole.dimension),
+                 std::int64_t{isa::kSublanes});
   return edit_.reshape(value, extents);
+}
+
+/// Eight rows and the tiles beside each other change places.
+Id BlockProducts::tiles_turned(Id value) {
+  Extents order(edit_.dimensions(value).size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[order.size() - 3], order[order.size() - 2]);
+  return edit_.transpose(value, order);
 }
 
 /// The dimension of a parted array that has the parts.
@@ -465,7 +510,15 @@ void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, s
   // The product, in the array's order.
   const Id array = whole.is_computed ? rearrange(edit_, given, inverse(whole.order), whole.extents)
                                      : whole.source;
-  const Id split = parted(array, whole, parts);
+  Id split = parted(array, whole, parts);
+  // Where no operation goes behind the product, tiles stand above their rows as the arrays are
+  // written; else the search for orders finds that, with the operations.
+  const std::vector<Id>& readers = users_[static_cast<std::size_t>(dot.id)];
+  const bool turns = parts < whole.parts && whole.is_last() && whole.dimension > 0 &&
+                     std::none_of(readers.begin(), readers.end(), [&](Id reader) {
+                       return hlo::is_elementwise(entry().at(reader).opcode);
+                     });
+  if (turns) split = tiles_turned(split);
   const std::int64_t along = dimension_of_parts(whole, parts);
   Id made =
       product(split, blocks, {along}, {found.contracted}, dot.shape.type, dot.raw_attributes.get());
@@ -476,6 +529,7 @@ void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, s
   if (along + 1 < rank) made = edit_.transpose(made, order);
   const Extents extents =
       with_extent(whole.extents, whole.dimension, whole.parts * found.kept * whole.inner);
+  if (turns) made = tiles_turned(made);
   if (edit_.dimensions(made) != extents) made = edit_.reshape(made, extents);
   // And in the result's.
   const auto counts = whole.split(found.kept);
