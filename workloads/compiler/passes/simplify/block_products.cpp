@@ -511,12 +511,12 @@ void BlockProducts::multiply(const HloInstruction& dot, const SplitDot& found, s
   const Id array = whole.is_computed ? rearrange(edit_, given, inverse(whole.order), whole.extents)
                                      : whole.source;
   Id split = parted(array, whole, parts);
-  // Where no operation goes behind the product, tiles stand above their rows as the arrays are
-  // written; else the search for orders finds that, with the operations.
+  // Where the result is put together at once, tiles stand above their rows as the arrays are
+  // written; else the search for orders finds that, with what goes behind the product.
   const std::vector<Id>& readers = users_[static_cast<std::size_t>(dot.id)];
   const bool turns = parts < whole.parts && whole.is_last() && whole.dimension > 0 &&
-                     std::none_of(readers.begin(), readers.end(), [&](Id reader) {
-                       return hlo::is_elementwise(entry().at(reader).opcode);
+                     std::all_of(readers.begin(), readers.end(), [&](Id reader) {
+                       return entry().at(reader).opcode == HloOpcode::kReshape;
                      });
   if (turns) split = tiles_turned(split);
   const std::int64_t along = dimension_of_parts(whole, parts);
