@@ -66,6 +66,19 @@ TEST(OrderBehindReshape, DimensionsOfLanesDoNotSplit) {
   EXPECT_EQ(behind({20, 8, 768}, {1, 0, 2}, {160, 768}), std::nullopt);
 }
 
+/// Where the rows are cut in eights, too: whole tiles stand above them.
+TEST(OrderBehindReshape, LanesAndRowsAreTakenApartByTiles) {
+  EXPECT_EQ(behind({8, 16, 768}, {0, 1, 2}, {8, 2, 8, 3, 256}), (DimensionOrder{0, 1, 3, 2, 4}));
+  EXPECT_EQ(behind({8, 2, 8, 3, 256}, {0, 1, 3, 2, 4}, {8, 16, 768}), (DimensionOrder{0, 1, 2}));
+  EXPECT_EQ(behind({768, 6, 16}, {1, 2, 0}, {3, 256, 6, 2, 8}), (DimensionOrder{2, 3, 0, 4, 1}));
+  EXPECT_EQ(behind({8, 768}, {0, 1}, {8, 3, 256}), (DimensionOrder{1, 0, 2}));
+  // Lanes or rows of parts of tiles, rows of two, another order of the parts.
+  EXPECT_EQ(behind({8, 16, 768}, {0, 1, 2}, {8, 2, 8, 12, 64}), std::nullopt);
+  EXPECT_EQ(behind({8, 16, 768}, {0, 1, 2}, {8, 4, 4, 3, 256}), std::nullopt);
+  EXPECT_EQ(behind({8, 32, 768}, {0, 1, 2}, {8, 2, 16, 3, 256}), std::nullopt);
+  EXPECT_EQ(behind({8, 2, 8, 3, 256}, {0, 3, 1, 2, 4}, {8, 16, 768}), std::nullopt);
+}
+
 TEST(OrderBehindReshape, DimensionsOfOneStandOutside) {
   EXPECT_EQ(behind({8, 128}, {1, 0}, {8, 1, 128}), (DimensionOrder{1, 2, 0}));
   EXPECT_EQ(behind({8, 1, 128}, {0, 2, 1}, {8, 128}), std::nullopt);  // 1 in the lanes

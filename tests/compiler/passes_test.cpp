@@ -212,6 +212,22 @@ TEST(Bitcasts, RowsThatFillTilesMergeWithTheDimensionAbove) {
       ragged, with_order(ElementType::kBf16, {48, 256}, {1, 0})));
 }
 
+/// Rows cut in eights and lanes in whole tiles, which stand above the eight rows then.
+TEST(Bitcasts, LanesAreTakenApartByTiles) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    const Shape whole = with_order(type, {3, 16, 768}, {2, 1, 0});
+    const Shape parts = with_order(type, {3, 2, 8, 3, 256}, {4, 2, 3, 1, 0});
+    EXPECT_TRUE(compiler::same_bytes_after_reshape(whole, parts));
+    EXPECT_TRUE(compiler::same_bytes_after_reshape(parts, whole));
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(whole.unpadded_bytes()));
+    std::mt19937 engine(7);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(engine());
+    EXPECT_EQ(hlo::pack(whole, bytes), hlo::pack(parts, bytes));
+    EXPECT_FALSE(compiler::same_bytes_after_reshape(
+        whole, with_order(type, {3, 2, 8, 3, 256}, {4, 3, 2, 1, 0})));
+  }
+}
+
 /// However many rows of 128 they are: both end with a tile of eight.
 TEST(Bitcasts, AVectorIsRowsOf128Elements) {
   for (const std::int64_t rows : {1, 5, 8, 13}) {

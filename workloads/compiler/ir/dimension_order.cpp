@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
@@ -208,14 +210,94 @@ std::optional<DimensionOrder> order_of_same_elements(const hlo::Shape& from,
   return result;
 }
 
+namespace {
+
+/// Rows and lanes of an array are split so that every tile stays one: rows in eights, lanes in
+/// whole tiles, which then stand above the rows. The order of the split array, given that of the
+/// whole one; none for other reshapes.
+std::optional<DimensionOrder> order_of_split_tiles(const hlo::Shape& whole,
+                                                   const DimensionOrder& order,
+                                                   const hlo::Shape& split) {
+  if (order.size() < 2) return std::nullopt;
+  const std::vector<ReshapeSegment> segments = segments_of_reshape(whole, split);
+  const auto parts_of_dimension = [&](std::int64_t d) -> DimensionOrder {
+    for (const ReshapeSegment& segment : segments) {
+      if (segment.from == DimensionOrder{d}) return segment.to;
+    }
+    return {};
+  };
+  DimensionOrder rows = parts_of_dimension(order[order.size() - 2]);
+  DimensionOrder lanes = parts_of_dimension(order.back());
+  if (rows.empty() || lanes.size() < 2) return std::nullopt;
+  if (extent(split, rows.back()) != isa::kSublanes) return std::nullopt;
+  if (extent(split, lanes.back()) % isa::kLanes != 0) return std::nullopt;
+  DimensionOrder result;
+  for (std::int64_t d = 0; d < split.rank(); ++d) {
+    if (extent(split, d) == 1) result.push_back(d);
+  }
+  for (std::size_t i = 0; i + 2 < order.size(); ++i) {
+    if (extent(whole, order[i]) == 1) continue;
+    const DimensionOrder outer = parts_of_dimension(order[i]);
+    if (outer.empty()) return std::nullopt;
+    result.insert(result.end(), outer.begin(), outer.end());
+  }
+  result.insert(result.end(), rows.begin(), rows.end() - 1);
+  result.insert(result.end(), lanes.begin(), lanes.end() - 1);
+  result.push_back(rows.back());
+  result.push_back(lanes.back());
+  return result;
+}
+
+/// The same of the whole array, given that of the split one.
+std::optional<DimensionOrder> order_of_joined_tiles(const hlo::Shape& split,
+                                                    const DimensionOrder& order,
+                                                    const hlo::Shape& whole) {
+  if (order.size() < 4) return std::nullopt;
+  std::int64_t rows = -1, lanes = -1;
+  std::vector<std::pair<std::int64_t, std::int64_t>> outer;  // By the place of their first part.
+  for (const ReshapeSegment& segment : segments_of_reshape(whole, split)) {
+    if (segment.from.size() != 1) return std::nullopt;
+    const std::int64_t last = segment.to.back();
+    if (last == order.back()) {
+      lanes = segment.from[0];
+    } else if (last == order[order.size() - 2]) {
+      rows = segment.from[0];
+    } else {
+      outer.emplace_back(place_in(order, segment.to.front()), segment.from[0]);
+    }
+  }
+  if (rows < 0 || lanes < 0) return std::nullopt;
+  std::sort(outer.begin(), outer.end());
+  DimensionOrder result;
+  for (std::int64_t d = 0; d < whole.rank(); ++d) {
+    if (extent(whole, d) == 1) result.push_back(d);
+  }
+  for (const auto& [place, d] : outer) result.push_back(d);
+  result.push_back(rows);
+  result.push_back(lanes);
+  const auto there = order_of_split_tiles(whole, result, split);
+  if (!there || without_units(split, *there) != without_units(split, order)) return std::nullopt;
+  return result;
+}
+
+}  // namespace
+
+std::optional<DimensionOrder> order_behind_tiles(const hlo::Shape& from,
+                                                 const DimensionOrder& order,
+                                                 const hlo::Shape& to) {
+  if (from.rank() < 2 || to.rank() < 2) return std::nullopt;
+  if (auto split = order_of_split_tiles(from, order, to)) return split;
+  return order_of_joined_tiles(from, order, to);
+}
+
 std::optional<DimensionOrder> order_behind_reshape(const hlo::Shape& from,
                                                    const DimensionOrder& order,
                                                    const hlo::Shape& to) {
   std::optional<DimensionOrder> result = order_of_same_elements(from, order, to);
-  if (!result) return std::nullopt;
+  if (!result) return order_behind_tiles(from, order, to);
   // A dimension of extent 1 among the two minor ones of the operand must still be there.
   const Minor before = minor_of(from, order), after = minor_of(to, *result);
-  if (before.lanes != after.lanes) return std::nullopt;
+  if (before.lanes != after.lanes) return order_behind_tiles(from, order, to);
   const bool same_rows = before.rows == after.rows;
   if (!same_rows && (before.rows % 8 != 0 || after.rows % 8 != 0)) return std::nullopt;
   return result;

@@ -29,6 +29,11 @@ std::vector<std::int64_t> long_extents(const std::vector<std::int64_t>& extents)
 /// The order without the dimensions of extent 1.
 DimensionOrder without_units(const hlo::Shape& shape, const DimensionOrder& order);
 
+/// The order behind a reshape that splits rows in eights and lanes in whole tiles, which stand
+/// above the eight rows then, or joins such again: every tile stays one. None for other reshapes.
+std::optional<DimensionOrder> order_behind_tiles(const hlo::Shape& from,
+                                                 const DimensionOrder& order, const hlo::Shape& to);
+
 /// The order in which the result of a reshape has to lie so that the reshape moves nothing, given
 /// the order of its operand; none when there is no such order. Dimensions of extent 1 stand first.
 /// The two minor dimensions, which tiles cut, may only be split or merged where whole tiles stay.

@@ -56,6 +56,7 @@
 #include "workloads/compiler/passes/memory/hbm_plan.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify/activation_masks.h"
+#include "workloads/compiler/passes/simplify/block_products.h"
 #include "workloads/compiler/passes/simplify/column_products.h"
 #include "workloads/compiler/passes/simplify/empty_arrays.h"
 #include "workloads/compiler/passes/simplify/large_sums.h"
@@ -75,6 +76,7 @@
 #include "workloads/compiler/passes/simplify/small_products.h"
 #include "workloads/compiler/passes/simplify/split_lanes.h"
 #include "workloads/compiler/passes/simplify/stacked_vectors.h"
+#include "workloads/compiler/passes/simplify/transpose_mover.h"
 #include "workloads/compiler/passes/simplify/unit_dimensions.h"
 #include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/compiler/passes/unique_names.h"
@@ -383,6 +385,8 @@ std::vector<Pass> rewriting_rows() {
       row("rewrite_integer_dots", with_refusals<rewrite_integer_dots>),
       row("compute_sliced_values", on_module_then_names<compute_sliced_values>, {},
           {"rewrite_indexed_access"}),
+      row("multiply_in_blocks", with_target<multiply_in_blocks>, {},
+          {"multiply_columns", "multiply_small_matrices", "rewrite_precise_products"}),
       row("multiply_columns", with_target<multiply_columns>, {},
           {"multiply_small_matrices", "rewrite_precise_products"}),
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
@@ -437,6 +441,8 @@ std::vector<Pass> shaping_rows() {
           {"narrow_dot_operands"}),
       simplify_row(stage),
       row("move_reshapes", on_module<move_reshapes>, {"narrow_dot_operands"}),
+      simplify_row(stage),
+      row("delay_transposes", on_module<delay_transposes>, {"move_reshapes"}),
       simplify_row(stage),
       row("read_parameters_unrounded", run_read_parameters_unrounded, {"narrow_dot_operands"}),
   };

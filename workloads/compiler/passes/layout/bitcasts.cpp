@@ -81,9 +81,11 @@ Shape before_transpose(const Shape& result, const std::vector<std::int64_t>& per
 }  // namespace
 
 bool same_bytes_after_reshape(const Shape& from, const Shape& to) {
-  if (stored_shape(from).type != stored_shape(to).type || !(rows_of(from) == rows_of(to))) {
-    return false;
+  if (stored_shape(from).type != stored_shape(to).type) return false;
+  if (const auto order = order_behind_tiles(from, order_of(from), to)) {
+    if (same_order(to, *order, order_of(to))) return true;
   }
+  if (!(rows_of(from) == rows_of(to))) return false;
   if (from.rank() >= 2 && to.rank() >= 2) {
     const std::optional<DimensionOrder> order = order_behind_reshape(from, order_of(from), to);
     if (order && same_order(to, *order, order_of(to))) return true;

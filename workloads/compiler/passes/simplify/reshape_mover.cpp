@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "isa/instruction.h"
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/edit.h"
@@ -161,8 +162,10 @@ bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
             joins_strips(instruction.shape.dimensions, extents(operand),
                          at(operand).convolution->output_batch));
   }
-  return at(operand).opcode == HloOpcode::kDot &&
-         extents(operand).size() < instruction.shape.dimensions.size();
+  if (at(operand).opcode != HloOpcode::kDot || instruction.shape.rank() == 0) return false;
+  const bool cuts_lanes = extents(operand).back() % isa::kLanes == 0 &&
+                          instruction.shape.dimensions.back() < isa::kLanes;
+  return cuts_lanes || extents(operand).size() < instruction.shape.dimensions.size();
 }
 
 /// Whether it has less than all elements even where whole groups of dimensions are filled.
