@@ -31,12 +31,11 @@ void DotKernel::clear_beyond_k() {
   const std::uint32_t valid = sizes_.last_block_k(), block_k = tiling_.block_k;
   const auto clear = [&](int input, ElementType type, std::uint32_t OuterDimension::*stride,
                          bool is_in_rows, std::uint32_t across) {
-    const bool several = !problem_.outer.empty() && problem_.outer.back().*stride != 0;
     const std::uint32_t rows = sizes_.k_tiles == 1 ? weight_pushes_ : 16 * block_k;
     const std::uint32_t matrix = (is_in_rows ? 16 : 1) * block_k * across * tile_rows(type);
     const PReg last = both(builder_, grid_->is_last(sizes_.k_dimension()), grid_->fresh(input));
     emit_if(builder_, last, [&] {
-      for (std::uint32_t o = 0; o < (several ? tiling_.block_outer : 1); ++o) {
+      for (std::uint32_t o = 0; o < matrices_of(problem_, tiling_, stride); ++o) {
         const VmemAddress at = grid_->input(input).plus(std::int64_t{o} * matrix);
         if (is_in_rows) {
           memory_.clear_rows(type, at, valid, rows, across);
@@ -69,8 +68,7 @@ void DotKernel::clear_padding(int input, ElementType type, std::uint32_t OuterDi
                               std::uint32_t columns) {
   const std::uint32_t rows = 16 * tiling_.block_k;
   const std::uint32_t period = tiles_of(problem_.matrix_k, 8);
-  const bool several = !problem_.outer.empty() && problem_.outer.back().*stride != 0;
-  const std::uint32_t matrices = several ? tiling_.block_outer : 1;
+  const std::uint32_t matrices = matrices_of(problem_, tiling_, stride);
   emit_if(builder_, grid_->fresh(input), [&] {
     builder_.new_block();
     // Tile of the block in which the first matrix ends.
@@ -96,10 +94,9 @@ void DotKernel::clear_padding(int input, ElementType type, std::uint32_t OuterDi
 /// while the next ones are pushed.
 void DotKernel::transpose(const Turned& turned) {
   const Turn& turn = turned.turn;
-  const std::uint32_t at_once = turn.at_once(tiling_.block_outer);
+  const std::uint32_t at_once = turn.at_once();
   builder_.new_block();
-  StepCounter counter(builder_,
-                      {tiling_.block_outer / at_once, turned.blocks[0], turned.blocks[1]});
+  StepCounter counter(builder_, {turn.matrices / at_once, turned.blocks[0], turned.blocks[1]});
   const auto place = [&](const std::vector<SReg>& digits, const VmemAddress& base,
                          const std::array<std::uint32_t, 3>& distances) {
     VmemAddress at = base;

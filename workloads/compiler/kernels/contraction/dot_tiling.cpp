@@ -255,7 +255,13 @@ std::uint32_t weight_pushes(const DotProblem& problem) {
   return std::min(kWeightPushes, ceil_divide(problem.rhs_transposed ? problem.n : problem.k, 8));
 }
 
-std::uint32_t Turn::at_once(std::uint32_t matrices) const {
+std::uint32_t matrices_of(const DotProblem& problem, const DotTiling& tiling,
+                          std::uint32_t OuterDimension::*stride) {
+  const bool has_several = !problem.outer.empty() && problem.outer.back().*stride != 0;
+  return has_several ? tiling.block_outer : 1;
+}
+
+std::uint32_t Turn::at_once() const {
   std::uint32_t most = 1;
   for (std::uint32_t count : divisors(matrices)) {
     if (count * pops <= 16) most = count;
@@ -270,7 +276,8 @@ std::uint32_t turns_of_blocks(std::uint32_t blocks) {
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling) {
   const std::uint32_t lanes = problem.lane_row_tiles;
   return {tiling.block_k * turns_of_blocks(ceil_divide(tiling.block_m, lanes)),
-          std::min(16U, ceil_divide(problem.k, 8)), std::min(lanes, ceil_divide(problem.m, 8))};
+          std::min(16U, ceil_divide(problem.k, 8)), std::min(lanes, ceil_divide(problem.m, 8)),
+          matrices_of(problem, tiling, &OuterDimension::lhs)};
 }
 
 std::uint32_t turned_by_step(const DotProblem& problem, const DotTiling& tiling) {
@@ -279,7 +286,8 @@ std::uint32_t turned_by_step(const DotProblem& problem, const DotTiling& tiling)
 
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling) {
   return {tiling.block_n * ceil_divide(tiling.block_m, 16),
-          std::min(16U, ceil_divide(problem.m, 8)), std::min(16U, ceil_divide(problem.n, 8))};
+          std::min(16U, ceil_divide(problem.m, 8)), std::min(16U, ceil_divide(problem.n, 8)),
+          tiling.block_outer};
 }
 
 std::uint32_t steps_of_columns(const DotTiling& tiling) {
@@ -327,11 +335,11 @@ void take_rows(BlockShape& side, const SpacedMatrices& rows) {
   side.rows = side.block_rows = rows.tiles;
 }
 
-double turn_cycles(const Turn& turn, const DotTiling& tiling, const Target& target) {
-  const std::uint32_t at_once = turn.at_once(tiling.block_outer);
+double turn_cycles(const Turn& turn, const Target& target) {
+  const std::uint32_t at_once = turn.at_once();
   const double block = 10.0 * std::max(turn.pushes, turn.pops);
   const double step = std::max(at_once * block, double(target.xlu_latency_cycles));
-  return kTurnCycles + step * turn.blocks * tiling.block_outer / at_once;
+  return kTurnCycles + step * turn.blocks * turn.matrices / at_once;
 }
 
 }  // namespace
@@ -396,7 +404,8 @@ void DotSizes::set_sides() {
   plan.make_side(plan.rhs, of.made[1], of.rhs_type);
   if (!of.lhs_transposed) return;
   // The last block that is turned may hold more rows than there are.
-  const std::uint64_t row_tiles = std::uint64_t{tiling.block_outer} * tiling.block_m;
+  const std::uint64_t row_tiles =
+      std::uint64_t{matrices_of(of, tiling, &Outer::lhs)} * tiling.block_m;
   transposed_rows = 8 * tiling.block_k * round_up(row_tiles, of.lane_row_tiles);
   plan.rows_apart += transposed_rows;
 }
@@ -466,12 +475,12 @@ void DotSizes::turn_beside(const Target& target) {
 void DotSizes::set_turns(const Target& target) {
   const DotProblem& of = *problem;
   if (of.result_turned) {
-    plan.results.cycles = turn_cycles(turn_of_result(of, tiling), tiling, target);
+    plan.results.cycles = turn_cycles(turn_of_result(of, tiling), target);
   }
   if (!of.lhs_transposed) return;
   Turn turn = turn_of_rows(of, tiling);
   if (!tiling.turns_beside) {
-    plan.lhs.cycles = turn_cycles(turn, tiling, target);
+    plan.lhs.cycles = turn_cycles(turn, target);
     return;
   }
   // The first step's rows before it; a step that turns takes the longer of both works.
@@ -479,7 +488,7 @@ void DotSizes::set_turns(const Target& target) {
   const double block = kTurnedBesideCycles * std::max(turn.pushes, turn.pops);
   const double step =
       step_bundles(target, plan.steps.units, plan.steps.pushes, plan.steps.weight_pushes);
-  plan.lhs.cycles = turn_cycles(turn, tiling, target) +
+  plan.lhs.cycles = turn_cycles(turn, target) +
                     steps_of_columns(tiling) * std::max(0.0, block * turn.blocks - step);
 }
 
@@ -501,8 +510,8 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
   shape.columns = columns.tiles;
   shape.block_rows = rows.block;
   shape.block_columns = columns.block;
+  shape.matrices = matrices_of(*problem, tiling, stride);
   if (!problem->outer.empty() && problem->outer.back().*stride != 0) {
-    shape.matrices = tiling.block_outer;
     shape.matrix_stride = problem->outer.back().*stride;
   }
   return shape;

@@ -72,12 +72,17 @@ bool makes_sides(const DotProblem& problem);
 /// Pushes of eight rows that a tile of weights takes: fewer than 16 where all stand in one tile.
 std::uint32_t weight_pushes(const DotProblem& problem);
 
-/// A matrix of the result, or of the rows of the left side, that the transpose unit turns: blocks
-/// of up to 128x128, row tiles that are pushed and popped for each.
+/// Matrices of a side that a block has: of one that does not change along the innermost outer
+/// dimension all share one.
+std::uint32_t matrices_of(const DotProblem& problem, const DotTiling& tiling,
+                          std::uint32_t OuterDimension::*stride);
+
+/// Matrices of the result, or of the rows of the left side, that the transpose unit turns: of each
+/// so many blocks of up to 128x128, row tiles that are pushed and popped for each.
 struct Turn {
-  std::uint32_t blocks = 0, pushes = 0, pops = 0;
-  /// Of as many matrices whose results have room in the unit's queue.
-  std::uint32_t at_once(std::uint32_t matrices) const;
+  std::uint32_t blocks = 0, pushes = 0, pops = 0, matrices = 1;
+  /// Matrices whose results have room in the unit's queue together.
+  std::uint32_t at_once() const;
 };
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling);
 /// Blocks that the rows of a step stand in.
