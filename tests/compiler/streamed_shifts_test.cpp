@@ -225,6 +225,87 @@ ENTRY main {
   EXPECT_EQ(moves_left(text), 0U);
 }
 
+/// `name` is an array padded at one end of a dimension, and cut at the other: it moves by `by`.
+std::string pushed(const std::string& name, const std::string& array, const std::string& shape,
+                   std::size_t dimension, int by) {
+  const std::string sides = std::to_string(by) + "_" + std::to_string(-by);
+  return "  " + name + " = " + shape + " pad(" + array +
+         ", zero), padding=" + (dimension == 0 ? sides + "x0_0" : "0_0x" + sides) + "\n";
+}
+
+/// Sums along one dimension of an array that stands `reach` elements away on both sides, weighted.
+std::string sum_around(const std::string& name, const std::string& array, const std::string& shape,
+                       std::size_t dimension, int reach) {
+  std::string text, sum;
+  for (int by = -reach; by <= reach; ++by) {
+    const std::string n = name + "." + std::to_string(by + reach);
+    text += pushed(n, array, shape, dimension, by) + "  " + n + ".w = " + shape + " multiply(" + n +
+            ", threes)\n";
+    if (!sum.empty()) {
+      text += "  " + n + ".s = " + shape + " subtract(" + n + ".w, " + sum + ")\n";
+    }
+    sum = sum.empty() ? n + ".w" : n + ".s";
+  }
+  return text + "  " + name + " = " + shape + " negate(" + sum + ")\n";
+}
+
+std::string of_sums(const std::string& type, const Extents& extents, const std::string& sums,
+                    const std::string& result) {
+  const std::string shape = shape_of(type, extents);
+  return "HloModule test\nENTRY main {\n  x = " + shape + " parameter(0)\n  zero = " + type +
+         "[] constant(0)\n  three = " + type + "[] constant(3)\n  threes = " + shape +
+         " broadcast(three), dimensions={}\n" + sums + "  ROOT result = " + result + "\n}\n";
+}
+
+/// A sum of rows that is needed in other lanes is turned in them, and not each of its terms: two
+/// lane tiles beside each other make one.
+TEST(StreamedShifts, SumsAreTurnedWhole) {
+  const auto around = [](const std::string& type, const Extents& extents, int reach) {
+    const std::string shape = shape_of(type, extents);
+    return of_sums(
+        type, extents,
+        sum_around("rows", "x", shape, 0, reach) + sum_around("all", "rows", shape, 1, reach),
+        shape + " abs(all)");
+  };
+  for (const std::string type : {"f32", "bf16", "s32"}) {
+    expect_one_kernel(around(type, {421, 640}, 1));
+    moves_left(around(type, {421, 640}, 2));
+    for (const Extents& extents : {Extents{421, 640}, Extents{1301, 200}}) {
+      const std::string shape = shape_of(type, extents);
+      moves_left(of_sums(type, extents,
+                         sum_around("a", "x", shape, 0, 1) + pushed("b", "a", shape, 1, -130) +
+                             pushed("c", "a", shape, 1, 256),
+                         shape + " subtract(b, c)"));
+    }
+  }
+}
+
+/// Straight code has some of the lane tiles of wide rows, and those on both sides of them.
+TEST(StreamedShifts, SumsOfWideRowsAreTurnedInALoop) {
+  const Extents extents{200, 5000};
+  const std::string shape = shape_of("f32", extents);
+  const std::string text = of_sums(
+      "f32", extents, sum_around("rows", "x", shape, 0, 1) + sum_around("all", "rows", shape, 1, 1),
+      shape + " abs(all)");
+  EXPECT_EQ(moves_left(text, 8), 0U);
+}
+
+/// The sum has a lane tile more than what is made of it; a turned sum is a term of another one.
+TEST(StreamedShifts, PartsOfTurnedSumsAndSumsOfThem) {
+  const Extents extents{300, 516};
+  const std::string shape = shape_of("f32", extents), part = "f32[298,512]";
+  moves_left(of_sums("f32", extents,
+                     sum_around("a", "x", shape, 0, 2) + "  l = " + part +
+                         slice_of("a", {1, 1}, {298, 512}, {1, 1}) + "  r = " + part +
+                         slice_of("a", {1, 4}, {298, 512}, {1, 1}),
+                     part + " subtract(l, r)"));
+  moves_left(of_sums("f32", extents,
+                     sum_around("a", "x", shape, 0, 1) + sum_around("b", "a", shape, 1, 1) +
+                         pushed("c", "b", shape, 1, 1) + "  d = " + shape + " multiply(c, x)\n" +
+                         pushed("e", "d", shape, 1, -2),
+                     shape + " subtract(b, e)"));
+}
+
 std::string with_steps(const std::string& type, const Extents& array, const Extents& starts,
                        const Extents& extents, const Extents& steps) {
   return "HloModule test\nENTRY main {\n  x = " + shape_of(type, array) +

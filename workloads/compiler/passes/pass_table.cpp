@@ -14,6 +14,7 @@
 #include "workloads/compiler/passes/expand/complex_states.h"
 #include "workloads/compiler/passes/expand/control_flow.h"
 #include "workloads/compiler/passes/expand/convolution_forms.h"
+#include "workloads/compiler/passes/expand/convolution_stencils.h"
 #include "workloads/compiler/passes/expand/custom_calls.h"
 #include "workloads/compiler/passes/expand/eigen_expander.h"
 #include "workloads/compiler/passes/expand/factorization_expander.h"
@@ -194,6 +195,11 @@ void run_rewrite_scans(const PassContext& context) {
 void run_rewrite_convolutions(const PassContext& context) {
   rewrite_convolutions(context.scheduled.module, context.convolutions);
   make_names_unique(context.scheduled.module);  // Parts of one convolution may become dots.
+}
+
+void run_write_stencils(const PassContext& context) {
+  write_stencils(context.scheduled.module, context.convolutions);
+  make_names_unique(context.scheduled.module);
 }
 
 void run_read_parameters_unrounded(const PassContext& context) {
@@ -379,6 +385,8 @@ std::vector<Pass> rewriting_rows() {
   std::vector<Pass> rows{
       row("fold_window_padding", on_module<fold_window_padding>, {},
           {"rewrite_precise_products", "rewrite_convolutions"}),
+      row("write_stencils", run_write_stencils, {"fold_window_padding"},
+          {"multiply_columns", "rewrite_precise_products", "rewrite_convolutions"}),
       row("rewrite_random_bits", with_refusals<rewrite_random_bits>),
       row("rewrite_collectives", with_refusals<rewrite_collectives>, {"number_rings"},
           {"rewrite_indexed_access"}),

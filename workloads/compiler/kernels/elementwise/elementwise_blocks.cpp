@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
@@ -157,8 +158,10 @@ void ElementwisePlanner::choose_unroll() {
   for (const ElementwisePlan::Input& input : plan_.inputs) {
     crosses_lanes |= input.is_spread() || input.part.lanes > 0;
   }
-  for (const ExpressionNode& node : graph_.nodes())
+  for (const ExpressionNode& node : graph_.nodes()) {
     crosses_lanes |= node.opcode == HloOpcode::kSlice && node.row < 0;
+    plan_.joins_lanes |= joins_lane_tiles(node);
+  }
   for (const ElementwisePlan::Reduction& reduction : plan_.reductions) {
     crosses_lanes |= reduction.along_lanes;
     sums += reduction.along_lanes ? 1 : 0;
@@ -243,8 +246,11 @@ void ElementwisePlanner::choose_group(ElementwisePlan::Group& group, int most_ti
 
 std::int64_t ElementwisePlanner::resident_bytes() const {
   std::int64_t rows = 0;
+  std::set<int> shifted;  // Arrays that stand in VMEM once, however many distances are read.
   for (const ElementwisePlan::Input& input : plan_.inputs) {
-    if (input.stays()) rows += input.access.rows() * plan_.buffers_of(input);
+    const bool is_shifted = input.access.kind == ArrayAccess::Kind::kShifted;
+    const bool is_known = is_shifted && !shifted.insert(input.operand).second;
+    if (input.stays() && !is_known) rows += input.access.rows() * plan_.buffers_of(input);
     if (input.fixed) rows += 8;
     if (input.kept) rows += 8 * input.kept_registers(space_);
   }

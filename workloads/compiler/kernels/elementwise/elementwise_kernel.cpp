@@ -560,6 +560,8 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     clear_sums(level, rows, true);
     loop_over_lane_tiles(level, rows);
     finish_sums(level, rows);
+  } else if (plan_.joins_lanes) {
+    emit_tile_by_tile(level, rows);
   } else if (sums_at(level) > 0 || works_by_rows(level)) {
     // Row by row: only the sums and values of one row are under way.
     const std::vector<std::vector<int>> turned = turned_values(level);
@@ -583,6 +585,17 @@ void ElementwiseKernel::emit_group(int level, const std::vector<Place>& rows) {
     }
   }
   write_rows(level, rows);
+}
+
+/// Tile by tile: what is turned for a tile and the next one takes registers until both are done.
+void ElementwiseKernel::emit_tile_by_tile(int level, const std::vector<Place>& rows) {
+  for (const Place& row : rows) {
+    clear_sums(level, {row}, false);
+    for (std::int64_t tile = 0; tile < plan_.lane_tiles; ++tile) {
+      emit_tile(level, {row}, {{}, tile}, static_cast<int>(tile));
+    }
+    finish_sums(level, {row});
+  }
 }
 
 /// Values turned in their lanes of which this pass makes something: those that are made of no other

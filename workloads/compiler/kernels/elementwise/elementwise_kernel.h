@@ -127,6 +127,7 @@ class ElementwiseKernel {
   void begin_level(int level);
   std::vector<Place> places_of(Index group, std::int64_t count);
   void emit_group(int level, const std::vector<Place>& rows);
+  void emit_tile_by_tile(int level, const std::vector<Place>& rows);
   void spread_columns(const std::vector<Place>& rows);
   std::int64_t sums_at(int level) const;  ///< Reductions along lanes of the pass.
   void clear_sums(int level, const std::vector<Place>& rows, bool is_looped);

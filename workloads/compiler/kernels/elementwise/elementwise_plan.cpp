@@ -117,9 +117,9 @@ std::int64_t ElementwisePlan::units_along(int axis) const {
 }
 
 bool ElementwisePlan::turns_neighbors() const {
-  return std::any_of(inputs.begin(), inputs.end(), [](const Input& input) {
-    return input.is_in_neighborhood() && input.access.shift.back() % isa::kLanes != 0;
-  });
+  return joins_lanes || std::any_of(inputs.begin(), inputs.end(), [](const Input& input) {
+           return input.is_in_neighborhood() && input.access.shift.back() % isa::kLanes != 0;
+         });
 }
 
 bool ElementwisePlan::has_vectors_in_rows() const {

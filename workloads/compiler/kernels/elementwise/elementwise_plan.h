@@ -182,6 +182,7 @@ struct ElementwisePlan {
   std::vector<ColumnValue> column_values;
   std::vector<TileValue> tile_values;
   std::vector<Output> outputs;
+  bool joins_lanes = false;              ///< Values are turned that several lane tiles need.
   bool flat = false;                     ///< Only streams and scalars: a row tile is any tile.
   std::int64_t row_tiles = 1;            ///< Of a part.
   std::int64_t period = 0;               ///< Blocks after which repeated streams begin again.

@@ -72,7 +72,7 @@ Nodes TileValues::computed_at(int level) const {
     work.pop_back();
     const ExpressionNode& node = graph_.node(id);
     if (node.operands.empty() || is_given(id, level) || !graph_.is_full(node)) continue;
-    if (!computed.insert(id).second) continue;
+    if (!computed.insert(id).second || joins_lane_tiles(node)) continue;
     work.insert(work.end(), node.operands.begin(), node.operands.end());
   }
   return computed;

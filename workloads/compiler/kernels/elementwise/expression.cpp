@@ -236,6 +236,8 @@ ExpressionValue ExpressionEmitter::emit(const ExpressionNode& node, const Place&
       return emit_power(node, place);
     case HloOpcode::kSlice:
       return emit_turned_lanes(node, place);
+    case HloOpcode::kConcatenate:
+      return emit_joined_lane_tiles(node, place);
     case HloOpcode::kReduce:
       return emit_combined_rows(node, place);
     default:
@@ -254,6 +256,37 @@ ExpressionValue ExpressionEmitter::emit_turned_lanes(const ExpressionNode& node,
   const std::int64_t start = node.shift[static_cast<std::size_t>(graph_.space().lane_axis())];
   const auto distance = static_cast<int>(-start & (isa::kLanes - 1));
   return ExpressionValue::of(builder_.rotate_lanes(vector(node.operands[0], place), distance));
+}
+
+/// A register whose elements stand in two lane tiles of a value that is turned already. What stands
+/// in front of the first lane tile or behind the last one nobody needs.
+ExpressionValue ExpressionEmitter::emit_joined_lane_tiles(const ExpressionNode& node,
+                                                          const Place& place) {
+  const auto lanes = static_cast<std::size_t>(graph_.space().lane_axis());
+  const std::int64_t before = node.shift[lanes] & (isa::kLanes - 1);
+  const std::int64_t distance = (node.shift[lanes] - before) / isa::kLanes;
+  const auto value_at = [&](std::int64_t tiles) -> std::optional<ExpressionValue> {
+    Place there = place;
+    Index& tile = there.digits[lanes];
+    tile = tile.plus(tiles);
+    const bool is_inside = tile.offset >= 0 && tile.offset < node.joined_lane_tiles;
+    if (tile.is_constant() && !is_inside) return std::nullopt;
+    there.lane_key += static_cast<int>(tiles);
+    there.rows32.offset += 8 * tiles;
+    there.rows16.offset += 4 * tiles;
+    return value(node.operands[0], there);
+  };
+  const std::optional<ExpressionValue> left = value_at(distance);
+  if (before == 0) return left.value_or(ExpressionValue::of_bits(0));
+  const std::optional<ExpressionValue> right = value_at(distance + 1);
+  if (!left || !right) return left ? *left : right.value_or(ExpressionValue::of_bits(0));
+  const auto in_vector = [&](const ExpressionValue& value) {
+    return value.kind == ExpressionValue::Kind::kConstant ? VectorOperand(value.bits)
+                                                          : VectorOperand(value.vector);
+  };
+  const MReg is_left = builder_.vector_compare(Opcode::kVcmpLtS32, lane_index(),
+                                               static_cast<std::uint32_t>(isa::kLanes - before));
+  return ExpressionValue::of(builder_.select(is_left, in_vector(*left), in_vector(*right)));
 }
 
 /// The rows of the register that belong to the array, combined, in all of its rows.
@@ -395,6 +428,13 @@ ExpressionValue ExpressionEmitter::emit_logical(const ExpressionNode& node, cons
             builder_.vector(Opcode::kVxorU32, a, operand(node.operands[1], place)));
     }
   }
+  if (node.opcode == HloOpcode::kAnd) {
+    for (const std::size_t of : {0, 1}) {
+      const ExpressionValue known = value(node.operands[of], place);
+      if (known.kind != ExpressionValue::Kind::kConstant) continue;
+      return known.bits != 0 ? value(node.operands[1 - of], place) : known;
+    }
+  }
   const MReg a = mask(node.operands[0], place);
   if (node.opcode == HloOpcode::kNot) return ExpressionValue::of(builder_.mask(Opcode::kVmneg, a));
   const MReg b = mask(node.operands[1], place);
@@ -418,7 +458,32 @@ ExpressionValue ExpressionEmitter::emit_logical(const ExpressionNode& node, cons
   }
 }
 
+/// What all lanes of a lane tile whose number is known have of a test of their position; none: some
+/// have something else.
+std::optional<bool> ExpressionEmitter::test_of_lanes(const ExpressionNode& test,
+                                                     const Place& place) const {
+  const ExpressionNode &position = graph_.node(test.operands[0]),
+                       &bound = graph_.node(test.operands[1]);
+  const IterationSpace& space = graph_.space();
+  const bool is_test =
+      position.opcode == HloOpcode::kIota && !space.linear && position.axis == space.lane_axis() &&
+      position.shape.type == ElementType::kS32 && bound.opcode == HloOpcode::kConstant;
+  if (!is_test || place.digits.empty()) return std::nullopt;
+  const Index tile = place.digits.back().plus(position.begin / isa::kLanes);
+  if (!tile.is_constant()) return std::nullopt;
+  const std::int64_t first = tile.offset * isa::kLanes, end = first + isa::kLanes;
+  const auto limit = static_cast<std::int32_t>(bound.bits);
+  const bool is_least = test.direction == hlo::ComparisonDirection::kGe;
+  if (!is_least && test.direction != hlo::ComparisonDirection::kLt) return std::nullopt;
+  if (first >= limit) return is_least;
+  if (end <= limit) return !is_least;
+  return std::nullopt;
+}
+
 ExpressionValue ExpressionEmitter::emit_compare(const ExpressionNode& node, const Place& place) {
+  if (const std::optional<bool> all = test_of_lanes(node, place)) {
+    return ExpressionValue::of_bits(*all ? 1 : 0);
+  }
   const ElementType type = graph_.node(node.operands[0]).shape.type;
   const auto is_zero = [this](int id) {
     return graph_.node(id).opcode == HloOpcode::kConstant && graph_.node(id).bits << 1 == 0;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -89,11 +90,13 @@ class ExpressionEmitter {
  private:
   ExpressionValue emit(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_turned_lanes(const ExpressionNode& node, const Place& place);
+  ExpressionValue emit_joined_lane_tiles(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_combined_rows(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_iota(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_binary(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_integer(const ExpressionNode& node, VectorOperand a, VectorOperand b);
   ExpressionValue emit_logical(const ExpressionNode& node, const Place& place);
+  std::optional<bool> test_of_lanes(const ExpressionNode& test, const Place& place) const;
   ExpressionValue emit_compare(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_select(const ExpressionNode& node, const Place& place);
   ExpressionValue emit_unary(const ExpressionNode& node, const Place& place);

@@ -53,7 +53,7 @@ bool splat_bits(const hlo::HloInstruction& constant, std::uint32_t& bits) {
 
 VectorCost vector_cost_of(const ExpressionNode& node) {
   if (node.opcode == HloOpcode::kParameter || node.opcode == HloOpcode::kConstant) return {};
-  if (node.row >= 0 || node.in_rows) return {0.5, 1};
+  if (node.row >= 0 || node.in_rows || joins_lane_tiles(node)) return {0.5, 1};
   if (node.opcode == HloOpcode::kSlice) return {kTurnedLanesCycles, 1};
   if (node.in_tile) return {kCombinedRowsCycles, kCombinedRowsInstructions};
   // Reductions, selections of what stands in a register and the like are one instruction.
@@ -330,7 +330,8 @@ std::vector<int> ExpressionGraph::operand_axes_of_reshape(const hlo::HloInstruct
 int ExpressionGraph::visit_parameter(hlo::InstructionId id, const hlo::Shape& shape,
                                      const std::vector<int>& axes, const ArrayPart& part) {
   const bool is_elsewhere = part == ArrayPart{} && has_other_tiles(shape, axes);
-  if (!away_.is_none() || is_elsewhere) return shifted_parameter(id, shape, axes);
+  const bool is_around = is_joined_ && axes == space_axes_;
+  if (!away_.is_none() || is_elsewhere || is_around) return shifted_parameter(id, shape, axes);
   const hlo::HloInstruction& instruction = fused_.at(id);
   ExpressionNode node;
   node.opcode = HloOpcode::kParameter;
@@ -451,7 +452,9 @@ int ExpressionGraph::visit_constant(hlo::InstructionId id, const std::vector<int
 int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>& axes,
                                   std::size_t position) {
   const hlo::HloInstruction& instruction = fused_.at(id);
-  if (!away_.is_none()) refuse(instruction, "expected sums of the points at hand");
+  if (!away_.is_none() || is_joined_) {
+    refuse(instruction, "expected sums of the points at hand");
+  }
   ExpressionNode node;
   node.opcode = HloOpcode::kReduce;
   node.axes = axes;
@@ -499,7 +502,7 @@ int ExpressionGraph::visit_reduce(hlo::InstructionId id, const std::vector<int>&
 
 int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) {
   const Distance outer = std::exchange(away_, away_.along(axes));
-  const Visit key{id, axes, away_.by, away_.step, away_.wraps};
+  const Visit key{id, axes, away_.by, away_.step, away_.wraps, is_joined_};
   const auto found = known_.find(key);
   const int value = found != known_.end() ? found->second : visit_anew(id, axes);
   known_[key] = value;
@@ -509,6 +512,7 @@ int ExpressionGraph::visit(hlo::InstructionId id, const std::vector<int>& axes) 
 
 int ExpressionGraph::visit_anew(hlo::InstructionId id, const std::vector<int>& axes) {
   const hlo::HloInstruction& instruction = fused_.at(id);
+  if (turns_whole(instruction, axes)) return turned_whole(id, axes);
   int result = -1;
   switch (instruction.opcode) {
     case HloOpcode::kParameter:

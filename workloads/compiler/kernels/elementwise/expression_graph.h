@@ -58,6 +58,9 @@ struct ExpressionNode {
   /// element stands that is its value; where that is outside of the operand, nobody needs the
   /// value. Empty: it stands at the point.
   std::vector<std::int64_t> shift;
+  /// kConcatenate of one value, turned in its lanes: what is in the lanes stands so far from them,
+  /// in two lane tiles of so many.
+  std::int64_t joined_lane_tiles = 0;
   /// kParameter with a shift: by axis, how far apart the elements of neighbouring points stand.
   std::vector<std::int64_t> step;
   /// kParameter with a shift: by axis, what is outside of the operand stands at its other end.
@@ -162,10 +165,15 @@ class ExpressionGraph {
                  const hlo::HloInstruction& by);
   int visit_rolled(const hlo::HloInstruction& concatenate, std::int64_t by,
                    const std::vector<int>& axes);
+  bool turns_whole(const hlo::HloInstruction& instruction, const std::vector<int>& axes) const;
+  std::pair<std::size_t, std::size_t> turned_below(const hlo::HloInstruction& instruction,
+                                                   std::int64_t distance) const;
+  int turned_whole(hlo::InstructionId id, const std::vector<int>& axes);
   int shifted_parameter(hlo::InstructionId id, const hlo::Shape& shape,
                         const std::vector<int>& axes);
   bool turns_lanes(const hlo::HloInstruction& instruction, const std::vector<int>& axes) const;
   int moved_in_lanes(hlo::InstructionId operand, std::int64_t start, const std::vector<int>& axes);
+  int turned_in_lanes(int value, hlo::ElementType type, std::int64_t start);
   int without_others_lanes(int value, std::int64_t lanes, hlo::HloOpcode reducer);
   int add_position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
   int position_test(int axis, hlo::ComparisonDirection direction, std::int64_t bound);
@@ -234,8 +242,9 @@ class ExpressionGraph {
     Distance along(const std::vector<int>& kept) const;
   };
   using Visit = std::tuple<hlo::InstructionId, std::vector<int>, std::vector<std::int64_t>,
-                           std::vector<std::int64_t>, std::vector<bool>>;
+                           std::vector<std::int64_t>, std::vector<bool>, bool>;
   Distance away_;
+  bool is_joined_ = false;  ///< What is visited is needed in the lane tiles beside a point's, too.
   std::map<Visit, int> known_;
 };
 
@@ -243,6 +252,9 @@ class ExpressionGraph {
 inline bool is_reduction(const ExpressionNode& node) {
   return node.opcode == hlo::HloOpcode::kReduce && !node.in_tile;
 }
+
+/// Whether the value's lanes stand in two lane tiles of another one.
+inline bool joins_lane_tiles(const ExpressionNode& node) { return node.joined_lane_tiles > 0; }
 
 /// Whether the array is bf16, two rows in one of VMEM.
 inline bool is_packed(const hlo::Shape& shape) { return shape.type == hlo::ElementType::kBf16; }

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "isa/instruction.h"
 #include "workloads/compiler/ir/lane_moves.h"
@@ -143,7 +145,7 @@ int ExpressionGraph::visit_slice(const hlo::HloInstruction& slice, const std::ve
   const std::optional<ArrayPart> part = part_of_slice(operand.shape, slice);
   const bool is_alone = slice.id == fused_.root;
   const bool is_read = part && operand.opcode == HloOpcode::kParameter && !is_alone &&
-                       away_.is_none() && !has_other_tiles(slice.shape, axes) &&
+                       away_.is_none() && !is_joined_ && !has_other_tiles(slice.shape, axes) &&
                        !is_read_elsewhere(operand.id);
   if (is_read) return visit_parameter(operand.id, slice.shape, axes, *part);
   if (turns_lanes(slice, axes)) {
@@ -177,6 +179,90 @@ bool ExpressionGraph::is_read_elsewhere(hlo::InstructionId array) const {
 bool ExpressionGraph::has_other_tiles(const hlo::Shape& shape, const std::vector<int>& axes) const {
   return axes == space_axes_ && shape.rank() >= 1 && shape.dimensions != space_shape_.dimensions &&
          !lie_in_same_tiles(shape, space_shape_);
+}
+
+/// Whether the value of an operation that is needed in other lanes is computed where it stands, and
+/// turned: it is made of several that would be turned instead.
+bool ExpressionGraph::turns_whole(const hlo::HloInstruction& instruction,
+                                  const std::vector<int>& axes) const {
+  const auto lanes = static_cast<std::size_t>(space_.lane_axis());
+  if (space_.linear || axes != space_axes_ || away_.is_none() || away_.by[lanes] == 0) return false;
+  if (away_.wraps[lanes] || !hlo::is_elementwise(instruction.opcode)) return false;
+  // Values that passes keep of a block are those of the space's lane tiles.
+  const bool has_sums =
+      std::any_of(fused_.instructions.begin(), fused_.instructions.end(),
+                  [](const auto& each) { return each.opcode == HloOpcode::kReduce; });
+  const std::int64_t tiles =
+      ceil_divide(physical_extents(instruction.shape).back(), std::int64_t{isa::kLanes});
+  if (has_sums && tiles > space_.lane_tiles()) return false;
+  const auto [direct, as_it_stands] = turned_below(instruction, away_.by[lanes]);
+  return as_it_stands + 1 < direct;
+}
+
+/// How many registers are turned for a register of the value whose lanes stand so far away, and for
+/// one where it stands: of each array as many as there are distances in lanes, for each distance
+/// along the other dimensions.
+std::pair<std::size_t, std::size_t> ExpressionGraph::turned_below(
+    const hlo::HloInstruction& instruction, std::int64_t distance) const {
+  using Moved = std::pair<hlo::InstructionId, std::vector<std::int64_t>>;
+  const auto lanes = static_cast<std::size_t>(instruction.shape.layout.minor_to_major[0]);
+  std::set<Moved> seen, arrays;
+  std::vector<Moved> work{
+      {instruction.id, std::vector<std::int64_t>(instruction.shape.dimensions.size())}};
+  while (!work.empty()) {
+    const Moved moved = work.back();
+    work.pop_back();
+    const hlo::HloInstruction& each = fused_.at(moved.first);
+    if (each.shape.dimensions.size() != moved.second.size() || !seen.insert(moved).second) continue;
+    if (each.opcode == HloOpcode::kParameter) arrays.insert(moved);
+    const bool is_moved = each.opcode == HloOpcode::kSlice || each.opcode == HloOpcode::kPad ||
+                          each.opcode == HloOpcode::kConcatenate;
+    if (!is_moved && !hlo::is_elementwise(each.opcode)) continue;
+    std::int64_t begin = 0;
+    for (const hlo::InstructionId operand : each.operands) {
+      Moved below{operand, moved.second};
+      for (std::size_t d = 0; d < below.second.size(); ++d) {
+        if (each.opcode == HloOpcode::kSlice) below.second[d] += each.slice->starts[d];
+        if (each.opcode == HloOpcode::kPad) below.second[d] -= each.padding[d].low;
+      }
+      if (each.opcode == HloOpcode::kConcatenate) {
+        const auto along = static_cast<std::size_t>(each.dimensions[0]);
+        below.second[along] -= begin;
+        begin += fused_.at(operand).shape.dimensions[along];
+      }
+      work.push_back(std::move(below));
+    }
+  }
+  const auto turned = [&](std::int64_t away) {
+    return static_cast<std::size_t>(std::count_if(
+        arrays.begin(), arrays.end(),
+        [&](const Moved& each) { return (each.second[lanes] + away) % isa::kLanes != 0; }));
+  };
+  return {turned(distance), turned(0)};
+}
+
+int ExpressionGraph::turned_whole(hlo::InstructionId id, const std::vector<int>& axes) {
+  const auto lanes = static_cast<std::size_t>(space_.lane_axis());
+  const Distance before = away_;
+  const bool was_joined = std::exchange(is_joined_, true);
+  const std::int64_t distance = std::exchange(away_.by[lanes], 0);
+  int value = visit(id, axes);
+  away_ = before;
+  is_joined_ = was_joined;
+  const hlo::HloInstruction& instruction = fused_.at(id);
+  if (distance % isa::kLanes != 0) value = turned_in_lanes(value, instruction.shape.type, distance);
+  ExpressionNode node;
+  node.opcode = HloOpcode::kConcatenate;
+  node.shape = space_shape_;
+  node.shape.type = instruction.shape.type;
+  node.axes = space_axes_;
+  node.operands = {value};
+  node.shift.assign(axes.size(), 0);
+  node.shift[lanes] = distance;
+  node.joined_lane_tiles =
+      ceil_divide(physical_extents(instruction.shape).back(), std::int64_t{isa::kLanes});
+  node.name = instruction.name;
+  return add_once(std::move(node));
 }
 
 /// The operand's element at a distance from each point.
@@ -223,10 +309,13 @@ bool ExpressionGraph::turns_lanes(const hlo::HloInstruction& instruction,
 int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t start,
                                     const std::vector<int>& axes) {
   const int value = visit(operand, axes);
-  if (start == 0) return value;
-  const hlo::ElementType type = fused_.at(operand).shape.type;
+  return start == 0 ? value : turned_in_lanes(value, fused_.at(operand).shape.type, start);
+}
+
+/// A register of which each element stands so many lanes further on, in the same register.
+int ExpressionGraph::turned_in_lanes(int value, hlo::ElementType type, std::int64_t start) {
   const int moved = add_operation(HloOpcode::kSlice, type, {value});
-  nodes_.back().shift.assign(axes.size(), 0);
+  nodes_.back().shift.assign(space_axes_.size(), 0);
   nodes_.back().shift[static_cast<std::size_t>(space_.lane_axis())] = start;
   return moved;
 }

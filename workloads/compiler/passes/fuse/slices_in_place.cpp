@@ -116,7 +116,8 @@ bool streams(const hlo::Module& module, const HloInstruction& fusion, std::size_
   return is_streamed(fused, fused.parameters()[operand]);
 }
 
-/// A slice that turns in its lanes and that is written for others anyway is read as it was written.
+/// A slice that is written for others anyway is read as it was written where it turns in its lanes,
+/// and where a pad or slice moves it: a kernel may read it around its blocks then.
 std::vector<char> slices_to_read_written(const hlo::Module& module) {
   const Computation& entry = module.entry_computation();
   std::vector<char> found(entry.instructions.size(), 0);
@@ -125,7 +126,8 @@ std::vector<char> slices_to_read_written(const hlo::Module& module) {
       const InstructionId operand = user.operands[i];
       const InstructionId slice = slice_behind(entry, operand);
       const std::optional<ArrayPart> part = part_in_place(entry, slice);
-      if (part && part->lanes > 0 && !streams(module, user, i)) {
+      const bool is_moved = user.opcode == HloOpcode::kPad || user.opcode == HloOpcode::kSlice;
+      if (part && (part->lanes > 0 || is_moved) && !streams(module, user, i)) {
         found[static_cast<std::size_t>(slice)] = 1;
       }
     }

@@ -39,11 +39,13 @@ constexpr double kTransposeCycles = 128;  ///< A block of 128 by 128 through the
 /// Of so many and so small matrices what is not the products themselves takes most: the kernel is
 /// asked.
 constexpr double kManyMatrices = 16, kSmallProduct = 128 * 128 * 32;
-constexpr double kTileCycles = 64;          ///< A tile of weights against 128 rows, on two MXUs.
-constexpr double kTooLarge = 1e9;           ///< What no kernel can do.
-constexpr double kRangesOfLanes = 12;       ///< That a kernel may go through: the largest share.
-constexpr double kCopiesOfRepeated = 2;     ///< In VMEM: at hand, and on its way.
-constexpr double kLeastGain = 0.05;         ///< Of what an order costs, to be worth another one.
+constexpr double kTileCycles = 64;       ///< A tile of weights against 128 rows, on two MXUs.
+constexpr double kTooLarge = 1e9;        ///< What no kernel can do.
+constexpr double kRangesOfLanes = 12;    ///< That a kernel may go through: the largest share.
+constexpr double kCopiesOfRepeated = 2;  ///< In VMEM: at hand, and on its way.
+constexpr double kLeastGain = 0.05;      ///< Of what an order costs, to be worth another one.
+/// That neighbours of an order which stays have to gain by another one: small arrays stand in VMEM.
+constexpr double kGainOfNeighbours = 16 * kKernelCycles;
 constexpr std::size_t kMostDimensions = 6;  ///< For which every pair of minor ones is tried.
 constexpr std::size_t kMostMovedTogether = 64;
 constexpr std::size_t kMostRelations = 64;  ///< Of a group that moves along with another one.
@@ -140,6 +142,7 @@ class LayoutSearch {
   double woven_vector_cost(const HloInstruction& reshape);
   double vector_cost(InstructionId id);
   double given_cost(InstructionId id, const DimensionOrder& order) const;
+  double turning_cost(InstructionId id, const DimensionOrder& order);
   double cost_of(int g);
   double cost_of(const std::set<int>& groups);
 
@@ -762,6 +765,12 @@ double LayoutSearch::given_cost(InstructionId id, const DimensionOrder& order) c
   return given.empty() ? 0 : moved_cost(id, given, order);
 }
 
+/// Of elements that move along the lanes. A kernel that adds them up turns the sum as it is made.
+double LayoutSearch::turning_cost(InstructionId id, const DimensionOrder& order) {
+  const bool is_sum = at(at(id).operands[0]).opcode == HloOpcode::kAdd;
+  return is_sum ? bytes(id, order) / bytes_per_cycle_ : copy_cost(id, order);
+}
+
 double LayoutSearch::cost_of(const std::set<int>& groups) {
   double cost = 0;
   std::set<InstructionId> relations;
@@ -776,7 +785,7 @@ double LayoutSearch::cost_of(const std::set<int>& groups) {
       const double size = bytes(id, group.order);
       const double tile = 1024.0 * hlo::byte_size(shape(id).type);
       cost += traffic * size / bytes_per_cycle_ + work * size / tile;
-      if (turns_lanes(at(id), group.order)) cost += copy_cost(id, group.order);
+      if (turns_lanes(at(id), group.order)) cost += turning_cost(id, group.order);
     }
     relations.insert(group.relations.begin(), group.relations.end());
   }
@@ -951,11 +960,12 @@ bool LayoutSearch::improve(int g) {
   if (avoidable_cost(g) <= best) return false;
   DimensionOrder choice;
   for (const DimensionOrder& candidate : candidates(g)) {
-    if (candidate == group.order || !moves_whole_tiles(group, candidate)) continue;
+    if (!moves_whole_tiles(group, candidate)) continue;
     std::vector<std::pair<int, DimensionOrder>> before;
     const double gain = move(g, candidate, before);
     for (auto& [number, old] : before) groups_[static_cast<std::size_t>(number)].order = old;
-    if (gain <= best) continue;
+    const bool stays = candidate == group.order;
+    if (gain <= best || (stays && gain <= kGainOfNeighbours)) continue;
     best = gain;
     choice = candidate;
   }
