@@ -15,6 +15,7 @@
 #include "workloads/compiler/kernels/contraction/convolution_weights_tiling.h"
 #include "workloads/compiler/kernels/contraction/image_rows.h"
 #include "workloads/compiler/kernels/lowering.h"
+#include "workloads/hlo/hlo_reader.h"
 
 namespace tpu::test::convolution_test {
 namespace {
