@@ -163,12 +163,14 @@ TEST(Reduce, WhatAMaskIsMadeOfIsKeptForTheNextPass) {
   const auto cycles = [](bool uses_sum) {
     FusedGraph test;
     const Extents extents{512, 256};
-    const Tensor x = test.input(ElementType::kF32, extents, -1, 1);
+    const Tensor x =
+        test.graph.convert(test.input(ElementType::kS32, extents, -3, 3), ElementType::kF32);
+    const Tensor some =
+        test.graph.splat(ElementType::kF32, extents, 0.659);  // Of 0 less, of 1 more.
+    const Tensor none = test.graph.splat(ElementType::kF32, extents, 0);
     Tensor y = x;
     for (int i = 0; i < 6; ++i) y = test.graph.unary(HloOpcode::kLogistic, y);
-    const Tensor half = test.graph.splat(ElementType::kF32, extents, 0.659),
-                 none = test.graph.splat(ElementType::kF32, extents, 0);
-    const Tensor mask = test.graph.compare(y, half, hlo::ComparisonDirection::kGt);
+    const Tensor mask = test.graph.compare(y, some, hlo::ComparisonDirection::kGt);
     const Tensor sum = test.graph.reduce_sum(test.graph.select(mask, x, none), {1});
     const Tensor apart = test.graph.subtract(x, test.graph.broadcast(sum, extents, {0}));
     const Tensor root = uses_sum ? test.graph.select(mask, apart, none) : sum;

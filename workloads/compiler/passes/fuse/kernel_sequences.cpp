@@ -11,6 +11,7 @@
 #include "sim/base/contains.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/iteration_place.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/fuse/fusion.h"
@@ -170,6 +171,20 @@ class Joiner {
   std::map<InstructionId, InstructionId> update_value_;  ///< What updates write.
 };
 
+/// Whether a kernel computes the operands of a concatenation and writes each to its place: arrays
+/// of members are whole ones.
+bool writes_parts(const Computation& fused) {
+  const auto is_written_in_parts = [&fused](InstructionId id) {
+    const HloInstruction& result = fused.at(id);
+    return result.opcode == HloOpcode::kConcatenate &&
+           is_computed_part(fused.at(result.operands[0])) &&
+           !parts_of_concatenation(fused, result).empty();
+  };
+  const HloInstruction& root = fused.at(fused.root);
+  if (root.opcode != HloOpcode::kTuple) return is_written_in_parts(root.id);
+  return std::any_of(root.operands.begin(), root.operands.end(), is_written_in_parts);
+}
+
 bool Joiner::may_join(const HloInstruction& instruction) const {
   const bool may_be_root = needs_sequence(instruction) && !instruction.shape.is_tuple();
   if (instruction.id == entry_.root && !may_be_root) return false;
@@ -177,7 +192,8 @@ bool Joiner::may_join(const HloInstruction& instruction) const {
   if (product_in(module_, instruction) != nullptr) {
     return product_in_vmem(instruction).has_value();
   }
-  return instruction.opcode == HloOpcode::kFusion || only_moves(instruction);
+  if (instruction.opcode != HloOpcode::kFusion) return only_moves(instruction);
+  return !writes_parts(module_.computation(instruction.called.at(0)));
 }
 
 /// granules_of_dot_in_vmem(), asked once.
