@@ -53,7 +53,14 @@ def principal(v, x):
 
 
 add("principal", principal, f(50), f(10000, 50))
-trained("hinge", lambda w, x, y: nn.relu(1 - y * (x @ w[0] + w[1])).mean() + 1e-3 * jnp.square(w[0]).sum(), (f(30), f()), f(40000, 30), f(40000), optimizer=optax.sgd(0.1))
+trained(
+    "hinge",
+    lambda w, x, y: nn.relu(1 - y * (x @ w[0] + w[1])).mean() + 1e-3 * jnp.square(w[0]).sum(),
+    (f(30), f()),
+    f(40000, 30),
+    f(40000),
+    optimizer=optax.sgd(0.1),
+)
 
 
 def lasso(w, x, y):
@@ -658,8 +665,17 @@ def twins(p, a, b):
 
 
 trained("twins", twins, (f(256, 128), f(128, 32)), f(256, 256), f(256, 256))
-trained("passengers", lambda p, x, y: optax.sigmoid_binary_cross_entropy(mlp(p, x, nn.relu)[:, 0], y).mean(), layers(7, 8, 8, 1), f(891, 7), f(891), optimizer=optax.sgd(0.1))
-trained("houses", lambda p, x, y: optax.huber_loss(mlp(p, x, nn.elu)[:, 0], y).mean(), layers(13, 64, 64, 1), f(20640, 13), f(20640), optimizer=optax.rmsprop(1e-3))
+trained(
+    "passengers",
+    lambda p, x, y: optax.sigmoid_binary_cross_entropy(mlp(p, x, nn.relu)[:, 0], y).mean(),
+    layers(7, 8, 8, 1),
+    f(891, 7),
+    f(891),
+    optimizer=optax.sgd(0.1),
+)
+trained(
+    "houses", lambda p, x, y: optax.huber_loss(mlp(p, x, nn.elu)[:, 0], y).mean(), layers(13, 64, 64, 1), f(20640, 13), f(20640), optimizer=optax.rmsprop(1e-3)
+)
 trained(
     "clothes",
     lambda p, x, y: cross_entropy(mlp(p, x.reshape(len(x), 784) / 255.0, nn.relu), y),
@@ -888,7 +904,14 @@ def digits_with_dropout(p, x, y, key):
     return cross_entropy(h @ p[3], y)
 
 
-trained("digits_with_dropout", digits_with_dropout, [(f(3, 3, 1, 32), f(32), f(32)), (f(3, 3, 32, 64), f(64), f(64)), f(3136, 128), f(128, 10)], f(128, 28, 28, 1), ints(128), KEY)
+trained(
+    "digits_with_dropout",
+    digits_with_dropout,
+    [(f(3, 3, 1, 32), f(32), f(32)), (f(3, 3, 32, 64), f(64), f(64)), f(3136, 128), f(128, 10)],
+    f(128, 28, 28, 1),
+    ints(128),
+    KEY,
+)
 
 
 def small_pictures(p, x, y):
@@ -927,7 +950,13 @@ def cells_of_pictures(p, x, y):
     return optax.sigmoid_binary_cross_entropy((a @ p[5])[..., 0], y).mean()
 
 
-trained("cells_of_pictures", cells_of_pictures, [f(3, 3, 1, 16), f(3, 3, 16, 32), f(3, 3, 32, 64), f(3, 3, 96, 32), f(3, 3, 48, 16), f(16, 1)], f(16, 64, 64, 1), f(16, 64, 64))
+trained(
+    "cells_of_pictures",
+    cells_of_pictures,
+    [f(3, 3, 1, 16), f(3, 3, 16, 32), f(3, 3, 32, 64), f(3, 3, 96, 32), f(3, 3, 48, 16), f(16, 1)],
+    f(16, 64, 64, 1),
+    f(16, 64, 64),
+)
 
 
 def sets(p, x, y):
@@ -956,7 +985,14 @@ def said_again(p, x, y, wanted):
     return cross_entropy(lax.scan(say, h, y)[1], wanted)
 
 
-trained("said_again", said_again, {"words": f(500, 32), "read": (f(96, 128), f(96, 64)), "say": (f(96, 128), f(96, 64)), "out": f(128, 500)}, ints(12, 64), ints(12, 64), ints(12, 64))
+trained(
+    "said_again",
+    said_again,
+    {"words": f(500, 32), "read": (f(96, 128), f(96, 64)), "say": (f(96, 128), f(96, 64)), "out": f(128, 500)},
+    ints(12, 64),
+    ints(12, 64),
+    ints(12, 64),
+)
 
 
 def annealed(order, at, key):
