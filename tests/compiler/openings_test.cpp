@@ -195,6 +195,27 @@ TimedRun run_of(const std::string& text, const MachineParams& machine) {
 }
 
 /// Openings are no executions, and what they move is moved by the operation.
+/// The matrix that all heads share is turned once, wherever the kernel stands in VMEM: as many
+/// times as there are heads, rows were read that are not there.
+TEST(Openings, ASharedMatrixIsReadToItsEndAlone) {
+  HloCheck check;
+  check.tolerance = 1e-5;
+  check_hlo(kAddAndLeast + std::string(R"(ENTRY main {
+  x = f32[512,1024] parameter(0)
+  m = f32[16,16] parameter(1)
+  s = f32[512,64,16] reshape(x)
+  zero = f32[] constant(0)
+  d = f32[512,64,16] dot(s, m), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  q = f32[512,64,16] multiply(d, d)
+  n = f32[512,64] reduce(q, zero), dimensions={2}, to_apply=add
+  ns = f32[512,64,16] broadcast(n), dimensions={0,1}
+  last = f32[512,64,16] divide(d, ns)
+  ROOT r = f32[512,1024] reshape(last)
+}
+)"),
+            check);
+}
+
 TEST(Openings, ReportsCountAnOperationOnceAndAllThatItMoves) {
   for (const MachineParams& machine : {MachineParams(), v2_8()}) {
     const TimedRun run = run_of(kProducts, machine);

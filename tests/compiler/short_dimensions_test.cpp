@@ -52,6 +52,22 @@ TEST(ShortDimensions, SumsAlongThemBecomeTerms) {
             "rank 2, 3 reductions");
 }
 
+/// What counts along the short dimension has a number at each index of it (random numbers for each
+/// coordinate). What neither counts nor has it is left.
+TEST(ShortDimensions, WhatCountsAlongThemBecomesTerms) {
+  const auto counted = [](const std::string& dimension) {
+    return left_of(
+        "  zero = f32[] constant(0)\n  i = s32[70000,2] iota(), iota_dimension=0\n"
+        "  j = s32[70000,2] iota(), iota_dimension=" +
+        dimension +
+        "\n  k = s32[70000,2] add(i, j)\n  l = s32[70000,2] multiply(k, k)\n"
+        "  m = f32[70000,2] convert(l)\n  n = f32[70000,2] sine(m)\n"
+        "  ROOT s = f32[70000] reduce(n, zero), dimensions={1}, to_apply=add\n");
+  };
+  EXPECT_EQ(counted("1"), "rank 1, 0 reductions");
+  EXPECT_EQ(counted("0"), "rank 2, 1 reductions");
+}
+
 TEST(ShortDimensions, SumsAlongOthersAreMadeForEachIndex) {
   const std::string forces = pairs() +
                              "  g = f32[300,400] parameter(2)\n"
