@@ -96,11 +96,10 @@ class KernelBuilder {
   /// Another name for the rows of a region. Accesses by one name never wait for those by the other:
   /// within a straight piece of code they must not meet.
   VmemRegion second_name(VmemRegion region);
-  /// Throws WorkloadError where the kernel's tables take more than there is.
   /// Arrays are read so far behind their ends, for nothing: a kernel that has VMEM from the last
-  /// row down leaves as many there, an eighth of all
-  /// and 2 MiB at least.
+  /// row down leaves as many there, an eighth of all and 2 MiB at least.
   void leave_rows_behind(std::uint64_t rows);
+  /// Throws WorkloadError where the kernel's tables take more than there is.
   std::uint32_t allocate_smem(std::uint32_t words);
   std::uint32_t allocate_flag();
   /// What follows has all memory and flags again: nothing is under way, and nothing that was kept
