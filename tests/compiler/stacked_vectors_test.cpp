@@ -130,6 +130,14 @@ std::uint64_t checked_cycles(const std::string& text) {
   return check_hlo(text, check).result.cycles;
 }
 
+/// The first loop gives back what it reads in the place of what it writes: neither has tiles there.
+TEST(StackedVectors, ArraysThatChangePlacesKeepTheirRows) {
+  const std::string text =
+      replaced(scans(6, 1500, "sums"), "tuple(j, d, xs, u)", "tuple(j, d, u, xs)");
+  EXPECT_EQ(found_in(text).stacks, 2U);
+  checked_cycles(text);
+}
+
 TEST(StackedVectors, VectorsHaveTilesOfTheirOwn) {
   for (const int length : {1024, 1500, 3000}) {
     SCOPED_TRACE(length);
