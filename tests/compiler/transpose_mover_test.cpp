@@ -81,5 +81,37 @@ TEST(TransposeMover, OtherProducts) {
   EXPECT_EQ(root(behind(kDot + plain)).opcode, hlo::HloOpcode::kMultiply);
 }
 
+/// A reduction has a kernel of its own, with what stands before it; dots of a batch are left, too.
+TEST(TransposeMover, WhatIsReducedAndBatchesKeepTheirOrder) {
+  const hlo::Module reduced = behind(R"(HloModule reduced
+add {
+  m = f32[] parameter(0)
+  n = f32[] parameter(1)
+  ROOT s = f32[] add(m, n)
+}
+)" + std::string(kDot).substr(std::string("HloModule tokens\n").size()) +
+                                     R"(
+  zero = f32[] constant(0)
+  g = f32[64,64,512] multiply(t, x)
+  h = f32[64,64,512] multiply(g, g)
+  r = f32[64,64] reduce(h, zero), dimensions={2}, to_apply=add
+  ROOT all = (f32[64,64,512], f32[64,64]) tuple(g, r)
+}
+)");
+  const hlo::Computation& entry = reduced.entry_computation();
+  EXPECT_EQ(entry.at(root(reduced).operands[0]).opcode, hlo::HloOpcode::kMultiply);
+  const hlo::Module batch = behind(R"(HloModule batch
+ENTRY main {
+  x = f32[8,64,128] parameter(0)
+  w = f32[8,32,64] parameter(1)
+  y = f32[32,8,128] parameter(2)
+  d = f32[8,32,128] dot(w, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  t = f32[32,8,128] transpose(d), dimensions={1,0,2}
+  ROOT h = f32[32,8,128] multiply(t, y)
+}
+)");
+  EXPECT_EQ(root(batch).opcode, hlo::HloOpcode::kMultiply);
+}
+
 }  // namespace
 }  // namespace tpu::test::transpose_mover_test
