@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+KEY = jax.ShapeDtypeStruct((2,), jnp.uint32)  # Of random numbers.
+
 
 class NamedSteps(dict):
     """Functions by their names; each makes a step and a function of its arguments, or of what has their shapes."""

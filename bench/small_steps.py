@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from named_steps import NamedFunctions, cross_entropy, f, ints, layers, mlp, print_named, square
+from named_steps import KEY, NamedFunctions, cross_entropy, f, ints, layers, mlp, print_named, square
 
 lax = jax.lax
 FUNCTIONS = NamedFunctions()
-KEY = jax.ShapeDtypeStruct((2,), jnp.uint32)
 add, trained = FUNCTIONS.add, FUNCTIONS.trained
 
 
