@@ -140,6 +140,15 @@ std::vector<ArrayPart> parts_of_concatenation(const hlo::Computation& computatio
   return parts;
 }
 
+std::vector<ArrayPart> computed_parts(const hlo::Computation& computation,
+                                      const hlo::HloInstruction& result) {
+  if (result.opcode != hlo::HloOpcode::kConcatenate) return {};
+  for (const hlo::InstructionId operand : result.operands) {
+    if (!is_computed_part(computation.at(operand))) return {};
+  }
+  return parts_of_concatenation(computation, result);
+}
+
 int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order) {
   int innermost = -1;
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -51,6 +51,10 @@ inline bool is_computed_part(const hlo::HloInstruction& operand) {
 /// tiles, as those of slices are. Empty where they are not.
 std::vector<ArrayPart> parts_of_concatenation(const hlo::Computation& computation,
                                               const hlo::HloInstruction& concatenate);
+/// The same of a concatenation whose operands a kernel computes, and writes to their places; none
+/// for other results.
+std::vector<ArrayPart> computed_parts(const hlo::Computation& computation,
+                                      const hlo::HloInstruction& result);
 
 /// Where in an order the innermost dimension stands of which a part takes less than the array has;
 /// -1: none.

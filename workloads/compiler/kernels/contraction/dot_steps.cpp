@@ -298,7 +298,7 @@ std::uint32_t DotKernel::row_of(std::uint32_t unit, std::uint32_t i) const {
 /// VMEM rows of a matrix of a side where the block has several; 0: all share one.
 std::uint32_t DotKernel::matrix_rows(std::uint32_t OuterDimension::*stride,
                                      std::uint32_t rows) const {
-  return !problem_.outer.empty() && problem_.outer.back().*stride != 0 ? rows : 0;
+  return has_several_matrices(problem_, stride) ? rows : 0;
 }
 
 /// What the left side is stored as where it streams from.

@@ -255,10 +255,13 @@ std::uint32_t weight_pushes(const DotProblem& problem) {
   return std::min(kWeightPushes, ceil_divide(problem.rhs_transposed ? problem.n : problem.k, 8));
 }
 
+bool has_several_matrices(const DotProblem& problem, std::uint32_t OuterDimension::*stride) {
+  return !problem.outer.empty() && problem.outer.back().*stride != 0;
+}
+
 std::uint32_t matrices_of(const DotProblem& problem, const DotTiling& tiling,
                           std::uint32_t OuterDimension::*stride) {
-  const bool has_several = !problem.outer.empty() && problem.outer.back().*stride != 0;
-  return has_several ? tiling.block_outer : 1;
+  return has_several_matrices(problem, stride) ? tiling.block_outer : 1;
 }
 
 std::uint32_t Turn::at_once() const {
@@ -511,9 +514,7 @@ BlockShape DotSizes::block_shape(std::uint32_t OuterDimension::*stride, ElementT
   shape.block_rows = rows.block;
   shape.block_columns = columns.block;
   shape.matrices = matrices_of(*problem, tiling, stride);
-  if (!problem->outer.empty() && problem->outer.back().*stride != 0) {
-    shape.matrix_stride = problem->outer.back().*stride;
-  }
+  if (!problem->outer.empty()) shape.matrix_stride = problem->outer.back().*stride;
   return shape;
 }
 

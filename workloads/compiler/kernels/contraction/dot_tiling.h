@@ -72,8 +72,9 @@ bool makes_sides(const DotProblem& problem);
 /// Pushes of eight rows that a tile of weights takes: fewer than 16 where all stand in one tile.
 std::uint32_t weight_pushes(const DotProblem& problem);
 
-/// Matrices of a side that a block has: of one that does not change along the innermost outer
-/// dimension all share one.
+/// Whether a side changes along the innermost outer dimension; else all of that share one matrix.
+bool has_several_matrices(const DotProblem& problem, std::uint32_t OuterDimension::*stride);
+/// Matrices of a side that a block has.
 std::uint32_t matrices_of(const DotProblem& problem, const DotTiling& tiling,
                           std::uint32_t OuterDimension::*stride);
 

@@ -119,7 +119,7 @@ ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computati
   if (root.opcode == HloOpcode::kTuple) results = root.operands;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const hlo::HloInstruction& result = fused_.at(results[i]);
-    const std::vector<ArrayPart> parts = parts_made_of(result);
+    const std::vector<ArrayPart> parts = computed_parts(fused_, result);
     if (parts.empty()) add_root(result.id, i, {});
     for (std::size_t k = 0; k < parts.size(); ++k) add_root(result.operands[k], i, parts[k]);
   }
@@ -141,15 +141,6 @@ void ExpressionGraph::add_root(hlo::InstructionId value, std::size_t result,
   root_results_.push_back(result);
 }
 
-/// Of a concatenation whose operands are written to their places; none for other results.
-std::vector<ArrayPart> ExpressionGraph::parts_made_of(const hlo::HloInstruction& result) const {
-  if (result.opcode != HloOpcode::kConcatenate) return {};
-  for (const hlo::InstructionId operand : result.operands) {
-    if (!is_computed_part(fused_.at(operand))) return {};
-  }
-  return parts_of_concatenation(fused_, result);
-}
-
 void ExpressionGraph::refuse(const hlo::HloInstruction& instruction, const std::string& why) const {
   std::string operands;
   for (hlo::InstructionId operand : instruction.operands) {
@@ -167,7 +158,7 @@ hlo::InstructionId ExpressionGraph::computed_by(hlo::InstructionId result) const
   if (is_stack_of_vectors(fused_, instruction)) {
     return stacked_vectors(fused_, instruction).front();
   }
-  return parts_made_of(instruction).empty() ? result : instruction.operands.front();
+  return computed_parts(fused_, instruction).empty() ? result : instruction.operands.front();
 }
 
 void ExpressionGraph::choose_space() {

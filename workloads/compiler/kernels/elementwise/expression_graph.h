@@ -140,7 +140,6 @@ class ExpressionGraph {
  private:
   hlo::InstructionId computed_by(hlo::InstructionId result) const;
   void add_root(hlo::InstructionId value, std::size_t result, const ArrayPart& part);
-  std::vector<ArrayPart> parts_made_of(const hlo::HloInstruction& result) const;
   void choose_space();
   void widen_space();
   hlo::Shape widened(hlo::Shape shape, const std::vector<int>& axes) const;

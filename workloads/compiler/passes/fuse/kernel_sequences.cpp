@@ -175,10 +175,7 @@ class Joiner {
 /// of members are whole ones.
 bool writes_parts(const Computation& fused) {
   const auto is_written_in_parts = [&fused](InstructionId id) {
-    const HloInstruction& result = fused.at(id);
-    return result.opcode == HloOpcode::kConcatenate &&
-           is_computed_part(fused.at(result.operands[0])) &&
-           !parts_of_concatenation(fused, result).empty();
+    return !computed_parts(fused, fused.at(id)).empty();
   };
   const HloInstruction& root = fused.at(fused.root);
   if (root.opcode != HloOpcode::kTuple) return is_written_in_parts(root.id);
