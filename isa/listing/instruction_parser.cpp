@@ -133,6 +133,12 @@ ListingParser::Name ListingParser::parse_register(char file) {
   return name;
 }
 
+/// Without the type of an 8-bit float (`vor.u32.f8e4m3fn`, `.f8e5m2` and others): what joins sign
+/// and magnitude says what the bits mean, and does to them what it does to any others.
+static std::string_view without_float8(std::string_view text) {
+  return text.substr(0, text.find(".f8e"));
+}
+
 /// `%dest = opcode operands`
 void ListingParser::parse_instruction() {
   const Name dest = parse_name();
@@ -142,7 +148,7 @@ void ListingParser::parse_instruction() {
   skip_space();
   define(dest.name);
   if (text == "vnop") return;  // Half of what is no instruction.
-  const auto found = find_opcode(text);
+  const auto found = find_opcode(without_float8(text));
   if (!found) {
     if (text == "dma.general") return parse_general_dma(dest);
     if (parse_pseudo(dest, text, place)) return;

@@ -439,6 +439,14 @@ TEST(ListingReader, AMoveToItsOwnRegisterLeavesBothNames) {
   EXPECT_EQ(names.at(4).operands[1], 4u);
 }
 
+TEST(ListingReader, LeavesOutWhichEightBitFloatSignAndMagnitudeMake) {
+  for (const char* type : {"f8e4m3fn", "f8e5m2", "f8e4m3b11fnuz"}) {
+    const Listing listing = read_one("%v3_v3 = vor.u32." + std::string(type) + " %v1_v1, %v2_v2");
+    EXPECT_EQ(listing.kernel.instructions[0].opcode, Opcode::kVorU32) << type;
+  }
+  EXPECT_NE(error_of_one("%v3_v3 = vor.u32.f16 %v1_v1, %v2_v2"), "");
+}
+
 TEST(ListingReader, RefusesUnknownInstructionsWithTheNearestName) {
   EXPECT_EQ(error_of_one("%v1_v2 = vad.f32 %v1_v1, %v2_v2"),
             "kernel.txt:10:24: expected an instruction of libtpu 0.0.42.1, found \"vad.f32\" (the "
