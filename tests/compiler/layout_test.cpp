@@ -469,7 +469,7 @@ TEST(LayoutSearch, SumsAlongLongRowsLieInTheLanes) {
     }
     return std::vector<std::int64_t>{};
   };
-  EXPECT_EQ(order_of_scores({8, 255, 8192})[0], 2);
+  EXPECT_EQ(order_of_scores({8, 256, 8192})[0], 2);
   EXPECT_EQ(order_of_scores({128, 49, 1024})[0], 0);
 }
 

@@ -7,7 +7,7 @@
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/kernel_forms.h"
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/relayout/relayout_mover.h"
 #include "workloads/frontend/graph_builder.h"
@@ -687,7 +687,7 @@ void move_parts(const std::vector<PartsCase>& cases, bool woven,
         const hlo::Shape from = tiled(type, move.inputs[0], move.source_layout);
         const hlo::Shape to = tiled(type, joins ? each.whole : each.parts, move.target_layout);
         SCOPED_TRACE(hlo::to_string(to));
-        const auto found = compiler::lane_parts(from, to);
+        const auto found = compiler::tile_parts(from, to);
         ASSERT_TRUE(found && found->woven == woven);
         const KernelHarness::Result cost = check(move, type);
         EXPECT_EQ(cost.dma_bytes,
@@ -726,6 +726,22 @@ TEST(Relayout, PartsOfTheLanesGetADimensionOfTheirOwn) {
       });
 }
 
+/// Parts along several dimensions in any order, and beside dimensions that are split outside of the
+/// tiles, or of which the parts are a part. Boxes of few rows wait for each other, at most as long
+/// as two take.
+TEST(Relayout, PartsOfTheLanesGetSeveralDimensions) {
+  const std::vector<PartsCase> cases{
+      {{2, 3, 4, 180, 256}, {2, 3, 4, 180, 2, 2, 64}, {4, 3, 2, 1, 0}, {6, 3, 5, 2, 4, 1, 0}},
+      {{2, 3, 200, 480}, {2, 3, 200, 5, 3, 32}, {3, 2, 1, 0}, {5, 2, 3, 1, 0, 4}},
+      {{64, 51, 128}, {64, 204, 32}, {2, 0, 1}, {2, 0, 1}},
+      {{24, 200, 128}, {4, 6, 200, 2, 64}, {2, 1, 0}, {4, 2, 3, 1, 0}}};
+  move_parts(cases, false,
+             [](const PartsCase&, ElementType, const KernelHarness::Result& cost, double estimate) {
+               EXPECT_GT(static_cast<double>(cost.cycles), estimate);
+               EXPECT_LT(static_cast<double>(cost.cycles), 3 * estimate);
+             });
+}
+
 /// Lanes in turns (even and odd ones) leave for a dimension of their own outside of the tiles, and
 /// come back, in one kernel: a permutation for each part of a register. It takes as long as its
 /// estimate where there is enough to do.
@@ -746,8 +762,50 @@ TEST(Relayout, LanesInTurnsGetADimensionOfTheirOwn) {
         EXPECT_NEAR(static_cast<double>(cost.cycles) / estimate, 1, 0.45);
       });
   const hlo::Shape whole = tiled(ElementType::kF32, {16, 600}, {1, 0});
-  EXPECT_FALSE(compiler::lane_parts(whole, tiled(ElementType::kF32, {16, 300, 2}, {1, 2, 0})));
-  EXPECT_FALSE(compiler::lane_parts(whole, tiled(ElementType::kF32, {16, 30, 20}, {1, 0, 2})));
+  EXPECT_FALSE(compiler::tile_parts(whole, tiled(ElementType::kF32, {16, 300, 2}, {1, 2, 0})));
+  EXPECT_FALSE(compiler::tile_parts(whole, tiled(ElementType::kF32, {16, 30, 20}, {1, 0, 2})));
+}
+
+/// Rows in turns, as pixels that are put between each other, leave for a dimension of their own and
+/// come back, in one kernel: eight of them by one store or load with a distance where they fill no
+/// more lanes than a tile's, else by one for each tile that they stand in.
+TEST(Relayout, RowsInTurnsGetADimensionOfTheirOwn) {
+  const std::vector<PartsCase> cases{
+      {{3, 32, 64}, {3, 16, 2, 64}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{5, 42, 40}, {5, 14, 3, 40}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{7, 18, 200}, {7, 9, 2, 200}, {2, 1, 0}, {3, 1, 0, 2}},
+      {{2, 3, 35, 300}, {2, 3, 7, 5, 300}, {3, 2, 1, 0}, {4, 2, 1, 3, 0}},
+      {{40, 1024, 64}, {40, 512, 2, 64}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{3, 1600, 256}, {3, 200, 8, 256}, {2, 1, 0}, {3, 1, 2, 0}},
+      {{64, 20, 3, 130}, {4, 16, 20, 3, 130}, {3, 0, 2, 1}, {4, 0, 3, 2, 1}}};
+  move_parts(
+      cases, true,
+      [](const PartsCase&, ElementType type, const KernelHarness::Result& cost, double estimate) {
+        if (type != ElementType::kF32 || estimate <= 1000) return;
+        EXPECT_NEAR(static_cast<double>(cost.cycles) / estimate, 1, 0.45) << estimate;
+      });
+  const hlo::Shape whole = tiled(ElementType::kF32, {3, 32, 64}, {2, 1, 0});
+  const auto parts = [](const std::vector<std::int64_t>& order) {
+    return tiled(ElementType::kF32, {3, 16, 2, 64}, order);
+  };
+  EXPECT_TRUE(compiler::tile_parts(whole, parts({3, 1, 0, 2})));
+  EXPECT_FALSE(compiler::tile_parts(whole, parts({3, 2, 1, 0})));
+  EXPECT_FALSE(compiler::tile_parts(whole, parts({1, 3, 2, 0})));
+}
+
+/// Orders that a reshape asks for: the parts right outside of the tiles, or with what is major to
+/// them in one dimension.
+TEST(Relayout, OrdersOfParts) {
+  using Orders = std::vector<std::vector<std::int64_t>>;
+  const auto orders = [](const hlo::Shape& whole, const Extents& parts) {
+    return compiler::orders_of_parts(whole, hlo::array_shape(whole.type, parts));
+  };
+  const hlo::Shape pixels = tiled(ElementType::kF32, {2, 6, 24, 96}, {3, 2, 1, 0});
+  EXPECT_EQ(orders(pixels, {2, 6, 24, 3, 32}), (Orders{{0, 1, 3, 2, 4}}));
+  EXPECT_EQ(orders(pixels, {2, 6, 12, 2, 96}), (Orders{{0, 1, 3, 2, 4}}));
+  EXPECT_EQ(orders(pixels, {2, 6, 24, 96}), Orders());
+  EXPECT_EQ(orders(tiled(ElementType::kF32, {16, 51, 128}, {2, 0, 1}), {16, 204, 32}),
+            (Orders{{1, 0, 2}}));
 }
 
 /// Rows of one tile become a vector that has their elements in turns, and come back.
@@ -771,7 +829,7 @@ TEST(Relayout, RowsOfATileAreWovenToAVector) {
       const hlo::Shape matrix = tiled(ElementType::kF32, parts, {0, 1});
       hlo::Shape vector = hlo::array_shape(ElementType::kF32, whole);
       vector.layout = compiler::row_major_layout(vector.type, 1);
-      ASSERT_TRUE(compiler::lane_parts(joins ? matrix : vector, joins ? vector : matrix));
+      ASSERT_TRUE(compiler::tile_parts(joins ? matrix : vector, joins ? vector : matrix));
       const KernelHarness::Result cost = check(move);
       EXPECT_EQ(cost.dma_bytes,
                 static_cast<std::uint64_t>(matrix.padded_bytes() + vector.padded_bytes()));
@@ -785,11 +843,15 @@ TEST(Relayout, PartsOfTheLanesStandOutsideOfTheTiles) {
     return tiled(ElementType::kF32, extents, order);
   };
   const hlo::Shape whole = shape_of({4, 24, 192}, {2, 1, 0});
-  EXPECT_TRUE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 1, 2, 0})));
-  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 2, 1, 0})));
-  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {3, 0, 2, 1})));
-  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 24, 3, 64}, {1, 3, 2, 0})));
-  EXPECT_FALSE(compiler::lane_parts(whole, shape_of({4, 3, 8, 192}, {3, 1, 2, 0})));
+  EXPECT_TRUE(compiler::tile_parts(whole, shape_of({4, 24, 3, 64}, {3, 1, 2, 0})));
+  EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 24, 3, 64}, {3, 2, 1, 0})));
+  EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 24, 3, 64}, {3, 0, 2, 1})));
+  EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 24, 3, 64}, {1, 3, 2, 0})));
+  EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 3, 8, 192}, {3, 2, 1, 0})));
+  // As many boxes as parts.
+  const hlo::Shape long_rows = shape_of({24, 8192}, {1, 0});
+  EXPECT_TRUE(compiler::tile_parts(long_rows, shape_of({24, 8, 8, 128}, {3, 0, 2, 1})));
+  EXPECT_FALSE(compiler::tile_parts(long_rows, shape_of({24, 16, 8, 64}, {3, 0, 2, 1})));
 }
 
 /// The elements one behind the other in rows of 128, and eight rows that are touched for none of

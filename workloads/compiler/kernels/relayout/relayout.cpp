@@ -198,9 +198,9 @@ class Relayout {
   OrRefusal<SlabPlan> slabs_of_boxes(const std::vector<Box>& boxes) const;
   std::optional<SlabPlan> plan_moved(const MovedSlabs& moved) const;
   OrRefusal<KernelPlan> plan_tiles_or_boxes(const std::vector<Box>& boxes) const;
-  OrRefusal<KernelPlan> plan_parts(const LaneParts& parts) const;
-  OrRefusal<KernelPlan> plan_woven(const LaneParts& parts) const;
-  OrRefusal<KernelPlan> plan_woven_vector(const LaneParts& parts) const;
+  OrRefusal<KernelPlan> plan_parts(const TileParts& parts) const;
+  OrRefusal<KernelPlan> plan_woven(const TileParts& parts) const;
+  OrRefusal<KernelPlan> plan_woven_vector(const TileParts& parts) const;
   OrRefusal<KernelPlan> plan_permutation() const;
   void offer_pieces(const std::vector<std::size_t>& permutation, BestSlabs& best) const;
   OrRefusal<KernelPlan> plan_reshape() const;
@@ -476,20 +476,20 @@ OrRefusal<KernelPlan> Relayout::plan_tiles_or_boxes(const std::vector<Box>& boxe
   return slabs->kernel;
 }
 
-SlabBody weaving(const LaneParts& parts) {
+SlabBody weaving(const TileParts& parts) {
   return [parts](ElementMover& mover, const std::vector<TileArray>& sources,
                  const TileArray& target) { mover.weave(sources.front(), target, parts); };
 }
 
 /// Rows of a tile and a vector that has their elements in turns, in slabs of those.
-OrRefusal<KernelPlan> Relayout::plan_woven_vector(const LaneParts& parts) const {
+OrRefusal<KernelPlan> Relayout::plan_woven_vector(const TileParts& parts) const {
   const SlabBody body = weaving(parts);
   for (const int cut : {0, -1}) {
     SlabArray rows{parts.joins ? 0 : 1, parts.joins ? parts.from : parts.to, cut < 0 ? cut : 1};
     SlabArray vector{parts.joins ? 1 : 0, parts.joins ? parts.to : parts.from, cut};
     rows.of_index = parts.count;
     vector.of_index = isa::kLanes;
-    const std::int64_t extent = cut < 0 ? 1 : parts.count * parts.lanes;
+    const std::int64_t extent = cut < 0 ? 1 : parts.count * parts.extent;
     const auto slabs = plan_slabs(instruction_.name, {parts.joins ? rows : vector},
                                   parts.joins ? vector : rows, extent, body, target_);
     if (slabs) return slabs->kernel;
@@ -498,19 +498,20 @@ OrRefusal<KernelPlan> Relayout::plan_woven_vector(const LaneParts& parts) const 
 }
 
 /// Slabs of some lanes, or of another dimension, in pieces of a third one or none.
-OrRefusal<KernelPlan> Relayout::plan_woven(const LaneParts& parts) const {
+OrRefusal<KernelPlan> Relayout::plan_woven(const TileParts& parts) const {
   const std::vector<std::int64_t>& extents =
       (parts.joins ? parts.to : parts.from).dimensions;  // Of the whole.
   const int rank = static_cast<int>(extents.size()), lanes = rank - 1;
+  const int split = parts.of_rows ? lanes - 1 : lanes;
   const SlabBody body = weaving(parts);
   const auto extent = [&](int d) { return d < 0 ? 1 : extents[static_cast<std::size_t>(d)]; };
   BestSlabs best;
   for (int outer = -1; outer < lanes; ++outer) {
     for (int cut = outer < 0 ? -1 : 0; cut < rank; ++cut) {
       const bool is_new = outer < 0 || (cut != outer && extent(outer) > 1);
-      if (!is_new || (cut >= 0 && cut < lanes && extent(cut) == 1)) continue;
+      if (!is_new || outer == split || (cut >= 0 && cut < split && extent(cut) == 1)) continue;
       SlabArray source{0, parts.from, cut, outer}, target{1, parts.to, cut, outer};
-      if (cut == lanes) (parts.joins ? source : target).of_index = parts.count;
+      if (cut == split) (parts.joins ? source : target).of_index = parts.count;
       best.offer(plan_slabs(instruction_.name, {source}, target, extent(cut), body, target_,
                             extent(outer)));
     }
@@ -519,7 +520,7 @@ OrRefusal<KernelPlan> Relayout::plan_woven(const LaneParts& parts) const {
   return refuse_size();
 }
 
-OrRefusal<KernelPlan> Relayout::plan_parts(const LaneParts& parts) const {
+OrRefusal<KernelPlan> Relayout::plan_parts(const TileParts& parts) const {
   if (parts.woven) {
     const bool is_vector = parts.from.rank() == 1 || parts.to.rank() == 1;
     return is_vector ? plan_woven_vector(parts) : plan_woven(parts);
@@ -544,7 +545,7 @@ OrRefusal<KernelPlan> Relayout::plan() const {
   }
   if (moves_dimensions(computation_, instruction_)) return plan_permutation();
   if (instruction_.opcode == HloOpcode::kReshape) {
-    const std::optional<LaneParts> parts = lane_parts(operand(0), instruction_.shape);
+    const std::optional<TileParts> parts = tile_parts(operand(0), instruction_.shape);
     return parts ? plan_parts(*parts) : plan_reshape();
   }
   return refuse("expected operands and result in the same order of dimensions");
@@ -681,15 +682,14 @@ constexpr double kUnpackedCycles = 2.5, kPackedCycles = 3;
 
 /// Each part's tiles go through the unit that turns lanes, twice where tiles of the whole part
 /// them.
-double parts_cycles(const LaneParts& parts, const Target& target) {
-  const double turn = parts.lanes % 128 == 0 ? 0 : 128 % parts.lanes == 0 ? 5 : 9;
+double parts_cycles(const TileParts& parts, const Target& target) {
+  const double turn = parts.extent % 128 == 0 ? 0 : 128 % parts.extent == 0 ? 5 : 9;
   const auto tiles = [](const hlo::Shape& shape) {
     return static_cast<double>(TileArray{{}, {}, tiled_extents(shape)}.tiles());
   };
   const double bytes = static_cast<double>(parts.from.padded_bytes() + parts.to.padded_bytes());
   if (parts.woven) {
-    double woven = ElementMover::weave_cycles(parts.count, target) *
-                   tiles(parts.joins ? parts.to : parts.from);
+    double woven = ElementMover::weave_cycles(parts, target);
     if (parts.from.type == hlo::ElementType::kBf16) {
       woven += kUnpackedCycles * tiles(parts.from) + kPackedCycles * tiles(parts.to);
     }
@@ -701,7 +701,7 @@ double parts_cycles(const LaneParts& parts, const Target& target) {
 }
 
 double move_cycles(const hlo::Shape& from, const hlo::Shape& to, const Target& target) {
-  if (const auto parts = lane_parts(from, to)) return parts_cycles(*parts, target);
+  if (const auto parts = tile_parts(from, to)) return parts_cycles(*parts, target);
   if (from.dimensions != to.dimensions) {
     return lie_in_same_order(from, to) ? reshape_cycles(from, to, target) : HUGE_VAL;
   }

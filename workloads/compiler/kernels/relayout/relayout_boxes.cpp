@@ -198,16 +198,21 @@ std::optional<std::vector<Box>> boxes_of_moves(const hlo::Computation& moves) {
   return result;
 }
 
-std::vector<Box> boxes_of(const LaneParts& parts) {
+std::vector<Box> boxes_of(const TileParts& parts) {
   std::vector<Box> boxes;
   for (std::int64_t part = 0; part < parts.count; ++part) {
     Box box;
     for (std::int64_t extent : parts.to.dimensions) box.dimensions.push_back({extent, 0, 1, 0, 1});
-    Box::Dimension &number = box.dimensions[parts.dimension], &lanes = box.dimensions.back();
-    number.extent = 1;
-    lanes.extent = parts.lanes;
-    (parts.joins ? number.from : number.to) = part;
-    (parts.joins ? lanes.to : lanes.from) = part * parts.lanes;
+    std::int64_t left = part;
+    for (auto d = parts.dimensions.rbegin(); d != parts.dimensions.rend(); ++d) {
+      Box::Dimension& number = box.dimensions[d->place];
+      number.extent = 1;
+      (parts.joins ? number.from : number.to) = left % d->count;
+      left /= d->count;
+    }
+    Box::Dimension& lanes = box.dimensions.back();
+    lanes.extent = parts.extent;
+    (parts.joins ? lanes.to : lanes.from) = part * parts.extent;
     boxes.push_back(std::move(box));
   }
   return boxes;

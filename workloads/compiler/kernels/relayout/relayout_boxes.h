@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -43,7 +43,7 @@ std::optional<std::vector<Box>> boxes_of(const hlo::Computation& computation,
 std::optional<std::vector<Box>> boxes_of_moves(const hlo::Computation& moves);
 
 /// A box for each part of lanes, between the arrays as they lie.
-std::vector<Box> boxes_of(const LaneParts& parts);
+std::vector<Box> boxes_of(const TileParts& parts);
 
 /// Copying whole tiles: runs of contiguous granules, `counts[i]` of them along the i-th outer
 /// dimension, with strides in granules.

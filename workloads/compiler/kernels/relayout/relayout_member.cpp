@@ -2,7 +2,7 @@
 
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_kernel.h"
 #include "workloads/compiler/kernels/relayout/relayout_form.h"
 #include "workloads/compiler/kernels/relayout/relayout_mover.h"
@@ -21,7 +21,7 @@ RelayoutMember::RelayoutMember(KernelBuilder& builder, const hlo::Computation& s
     boxes_ = *std::move(boxes);
   } else if (moves_dimensions(sequence, instruction)) {
     permutation_ = permutation_of(sequence, instruction).value();
-  } else if (const auto parts = lane_parts(source_, target_)) {
+  } else if (const auto parts = tile_parts(source_, target_)) {
     if (parts->woven) {
       woven_ = parts;
     } else {
@@ -79,7 +79,7 @@ bool moves_in_vmem(const hlo::Computation& computation, const hlo::HloInstructio
   }
   if (boxes_of(computation, instruction)) return true;
   if (moves_dimensions(computation, instruction)) return from.rank() >= 2;
-  return lie_in_same_order(from, to) || lane_parts(from, to);
+  return lie_in_same_order(from, to) || tile_parts(from, to);
 }
 
 }  // namespace tpu::compiler

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/kernels/relayout/relayout_boxes.h"
 #include "workloads/compiler/kernels/sequence_member.h"
 
@@ -28,7 +28,7 @@ class RelayoutMember : public SequenceMember {
   hlo::Shape source_, target_;
   std::vector<Box> boxes_;                ///< Of what keeps its places; else
   std::vector<std::size_t> permutation_;  ///< of what moves dimensions; else
-  std::optional<LaneParts> woven_;        ///< of parts in turns; else a reshape.
+  std::optional<TileParts> woven_;        ///< of parts in turns; else a reshape.
 };
 
 }  // namespace tpu::compiler

@@ -9,7 +9,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/codegen/kernel_builder.h"
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/relayout/relayout_boxes.h"
 
@@ -82,10 +82,10 @@ class ElementMover {
   /// Between lanes of parts, along a dimension above the rows, and lanes that have an element of
   /// each part in turns: a permutation for each part of a register of these. The side without parts
   /// has the dimension, too, with extent 1. Where one side is a vector the parts are the rows of
-  /// one tile, eight lane tiles at a time.
-  void weave(const TileArray& source, const TileArray& target, const LaneParts& lanes);
-  /// Cycles of that, for a register of the side without parts.
-  static double weave_cycles(std::int64_t parts, const Target& target);
+  /// one tile, eight lane tiles at a time. Rows in turns are loaded or stored with a distance.
+  void weave(const TileArray& source, const TileArray& target, const TileParts& lanes);
+  /// Cycles of that.
+  static double weave_cycles(const TileParts& parts, const Target& target);
   /// The same elements in the same order. Where a row of lanes of one side is a number of rows of
   /// the other, eight rows at a time; small ones piece by piece of what both have in one row; else
   /// by way of rows of 128 lanes, which are the elements one behind the other, in scratch.
@@ -159,6 +159,8 @@ class ElementMover {
   };
   static std::uint8_t rows_of_vector(const TileArray& vector, std::int64_t count, Index group,
                                      std::int64_t tiles, std::int64_t k);
+  void weave_rows_of_tiles(const TileArray& source, const TileArray& target,
+                           const TileParts& woven);
   void weave_rows(const TileArray& rows, const TileArray& vector);
   void part_rows(const TileArray& vector, const TileArray& rows);
   void join_woven(const Weave& weave, Index outer, const std::vector<WovenTiles>& all);

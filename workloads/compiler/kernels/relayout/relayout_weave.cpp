@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "workloads/compiler/kernels/relayout/relayout_mover.h"
+#include "workloads/compiler/kernels/relayout/relayout_slabs.h"
 
 // Between parts and lanes that have an element of each of them in turns.
 
@@ -46,10 +49,11 @@ struct ElementMover::Weave {
   }
 };
 
-void ElementMover::weave(const TileArray& source, const TileArray& target, const LaneParts& lanes) {
+void ElementMover::weave(const TileArray& source, const TileArray& target, const TileParts& lanes) {
   if (lanes.to.rank() == 1) return weave_rows(source, target);
   if (lanes.from.rank() == 1) return part_rows(source, target);
-  const std::size_t dimension = lanes.dimension;
+  if (lanes.of_rows) return weave_rows_of_tiles(source, target, lanes);
+  const std::size_t dimension = lanes.dimensions.front().place;
   const bool joins = lanes.joins;
   Weave weave{joins ? source : target, joins ? target : source};
   weave.count = weave.parts.extents[dimension];
@@ -233,9 +237,93 @@ void ElementMover::part_woven(const Weave& weave, Index outer, const std::vector
   }
 }
 
-double ElementMover::weave_cycles(std::int64_t parts, const Target& target) {
+namespace {
+
+/// Rows of a tile of a part, from those of one that is row `part` of the whole on, that stand in
+/// tile number `tile` of the whole.
+std::uint8_t rows_in_tile(std::int64_t part, std::int64_t count, std::int64_t rows,
+                          std::int64_t tile) {
+  std::uint8_t mask = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if ((part + row * count) / isa::kSublanes == tile) mask |= static_cast<std::uint8_t>(1U << row);
+  }
+  return mask;
+}
+
+}  // namespace
+
+/// Eight rows of a part and those of the whole, `count` apart, by the distance of a load or a
+/// store: one of them where lanes fill no more than a tile, whose rows follow each other in VMEM;
+/// else one for each tile.
+void ElementMover::weave_rows_of_tiles(const TileArray& source, const TileArray& target,
+                                       const TileParts& woven) {
+  const TileArray &parts = woven.joins ? source : target, &whole = woven.joins ? target : source;
+  const std::size_t place = woven.dimensions.front().place;
+  const std::int64_t count = woven.count, lane_tiles = whole.lane_tiles();
+  std::int64_t outer = 1, inner = 1;
+  for (std::size_t i = 0; i < place; ++i) outer *= whole.extents[i];
+  for (std::size_t i = place + 1; i + 2 < whole.rank(); ++i) inner *= whole.extents[i];
+  Index matrix, matrix_of_parts;
+  const auto row_in = [&](const TileArray& array, Index first, Index tile, Index lanes) {
+    const Index tiles = add(builder_, multiply(builder_, first, array.row_tiles()), tile);
+    const Index place_of = add(builder_, multiply(builder_, tiles, lane_tiles), lanes);
+    return add(builder_, array.begin, multiply(builder_, place_of, isa::kSublanes));
+  };
+  const auto move = [&](Index tile, Index lanes, std::int64_t part, std::int64_t rows) {
+    const Index of_part = row_in(
+        parts, add(builder_, matrix_of_parts, multiply(builder_, {{}, part}, inner)), tile, lanes);
+    const VmemAddress there = at(parts.region, of_part).mask(sublanes(0, rows));
+    VReg value;
+    if (woven.joins) value = builder_.load(there);
+    for (std::int64_t i = 0; i < (lane_tiles == 1 ? 1 : count); ++i) {
+      const std::uint8_t mask =
+          lane_tiles == 1 ? sublanes(0, rows) : rows_in_tile(part, count, rows, i);
+      if (mask == 0) continue;
+      const Index first = row_in(whole, matrix, multiply(builder_, tile, count).plus(i), lanes)
+                              .plus(part - isa::kSublanes * i);
+      const VmemAddress here =
+          at(whole.region, first).stride(static_cast<std::int32_t>(count)).mask(mask);
+      if (woven.joins) {
+        builder_.store(here, value);
+      } else {
+        const VReg more = builder_.load(here);
+        value = value ? builder_.or_(value, more) : more;
+      }
+    }
+    if (!woven.joins) builder_.store(there, value);
+  };
+  const std::int64_t rows = parts.extents[parts.rank() - 2];
+  const auto tile_of_parts = [&](Index tile, std::int64_t of_tile) {
+    repeat(
+        lane_tiles,
+        [&](Index lanes) {
+          for (std::int64_t part = 0; part < count; ++part) move(tile, lanes, part, of_tile);
+        },
+        std::max<std::int64_t>(1, kTilesAtOnce / count));
+  };
+  const std::int64_t at_once = std::max<std::int64_t>(1, kTilesAtOnce / (count * lane_tiles));
+  Position at_matrix(2);
+  nest({outer, inner}, 0, at_matrix, [&] {
+    matrix = add(builder_, multiply(builder_, at_matrix[0], inner), at_matrix[1]);
+    matrix_of_parts = add(builder_, multiply(builder_, at_matrix[0], count * inner), at_matrix[1]);
+    repeat(
+        rows / 8, [&](Index tile) { tile_of_parts(tile, 8); }, at_once);
+    if (rows % 8 != 0) tile_of_parts({{}, rows / 8}, rows % 8);
+  });
+}
+
+double ElementMover::weave_cycles(const TileParts& parts, const Target& target) {
   constexpr double kWithWaits = 1.25;
-  return kWithWaits * static_cast<double>(parts) * target.xlu_interval_cycles;
+  const TileArray whole{{}, {}, tiled_extents(parts.joins ? parts.to : parts.from)};
+  if (!parts.of_rows) {
+    return kWithWaits * static_cast<double>(whole.tiles() * parts.count) *
+           target.xlu_interval_cycles;
+  }
+  const TileArray each{{}, {}, tiled_extents(parts.joins ? parts.from : parts.to)};
+  const std::int64_t tiles_of_whole =
+      whole.lane_tiles() == 1 ? 1
+                              : std::min({parts.count, parts.extent, std::int64_t{isa::kSublanes}});
+  return kWithWaits * static_cast<double>(each.tiles() * tiles_of_whole);
 }
 
 }  // namespace tpu::compiler

@@ -19,7 +19,7 @@ void for_each_dimension(ConvolutionDimensions& dims, const ArrayRoles& roles,
   for (std::int64_t& d : dims.*roles.spatial) change(d);
 }
 
-/// All dimensions: `from` next to `into`, `minor` last.
+/// All dimensions: `from` next to `into`, `minor` last (-1: none).
 Extents neighbours(std::size_t rank, std::int64_t from, std::int64_t into, bool as_major,
                    std::int64_t minor) {
   Extents order;
@@ -28,7 +28,7 @@ Extents neighbours(std::size_t rank, std::int64_t from, std::int64_t into, bool 
   }
   order.push_back(as_major ? from : into);
   order.push_back(as_major ? into : from);
-  order.push_back(minor);
+  if (minor >= 0) order.push_back(minor);
   return order;
 }
 

@@ -37,7 +37,7 @@ GraphEditor::Extents extents_at(const GraphEditor::Extents& extents,
 GraphEditor::Extents inverse(const GraphEditor::Extents& permutation);
 
 /// Dimension `from` goes into dimension `into`, as its major part or as its minor one. Meanwhile
-/// dimension `minor` is the last one: the lanes stay as they are where it is in them.
+/// dimension `minor` is the last one: the lanes stay as they are where it is in them; -1: none.
 GraphEditor::Id merge_dimension(GraphEditor& edit, GraphEditor::Id value, std::int64_t from,
                                 std::int64_t into, bool as_major, std::int64_t minor);
 /// What merge_dimension() with the same arguments has made of an array of these extents becomes

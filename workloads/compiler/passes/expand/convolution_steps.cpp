@@ -264,8 +264,12 @@ class Phases {
     extents.insert(extents.begin() + d + 1, step);
     const auto behind = [d](std::int64_t dimension) { return dimension + (dimension > d ? 1 : 0); };
     const std::int64_t rows = dims().output_batch, columns = dims().output_feature;
+    const std::int64_t other = into == rows ? columns : rows;
+    // A batch that is smaller than the features leaves them the lanes.
+    const bool is_short =
+        wanted[static_cast<std::size_t>(other)] < wanted[static_cast<std::size_t>(into)];
     value = split_dimension(edit_, value, extents, d + 1, behind(into), true,
-                            behind(into == rows ? columns : rows));
+                            is_short ? -1 : behind(other));
     extents.erase(extents.begin() + d + 1);
     extents[static_cast<std::size_t>(d)] *= step;
     return edit_.take(edit_.reshape(value, extents), d, 0, wanted[static_cast<std::size_t>(d)], 1);

@@ -4,7 +4,7 @@
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/graph_editor.h"
 

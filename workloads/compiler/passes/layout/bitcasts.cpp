@@ -4,7 +4,7 @@
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/widen.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
@@ -418,7 +418,7 @@ void find_bitcasts(hlo::Module& module) {
         if (is_bitcast(entry, instruction)) {
           make_bitcast(instruction);
         } else if (instruction.opcode == HloOpcode::kReshape &&
-                   !lane_parts(entry.at(instruction.operands[0]).shape, instruction.shape) &&
+                   !tile_parts(entry.at(instruction.operands[0]).shape, instruction.shape) &&
                    !reshape_by_row(entry, instruction.id) &&
                    !reshape_by_copy(entry, instruction.id) &&
                    !reshape_by_two_copies(entry, instruction.id) &&

@@ -19,7 +19,7 @@
 #include "workloads/compiler/ir/dot_orders.h"
 #include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/ir/kernel_forms.h"
-#include "workloads/compiler/ir/lane_parts.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/layout/orders_in_step.h"
 #include "workloads/compiler/passes/layout/standing_arrays.h"
@@ -80,11 +80,9 @@ class LayoutSearch {
     number_shapes();
     make_groups();
     find_relations();
-    for (int round = 0; round < kRounds; ++round) {
-      bool better = false;
-      for (std::size_t g = 0; g < groups_.size(); ++g) better |= improve(static_cast<int>(g));
-      if (!better) break;
-    }
+    settle();
+    asks_for_parts_ = true;
+    settle();
     for (const Group& group : groups_) {
       for (InstructionId id : group.arrays) {
         DimensionOrder& order = orders_[static_cast<std::size_t>(id)];
@@ -94,6 +92,13 @@ class LayoutSearch {
   }
 
  private:
+  void settle() {
+    for (int round = 0; round < kRounds; ++round) {
+      bool better = false;
+      for (std::size_t g = 0; g < groups_.size(); ++g) better |= improve(static_cast<int>(g));
+      if (!better) break;
+    }
+  }
   const HloInstruction& at(InstructionId id) const { return computation_.at(id); }
   const Shape& shape(InstructionId id) const { return computation_.at(id).shape; }
   bool takes_part(InstructionId id) const { return !shape(id).is_tuple() && shape(id).rank() >= 2; }
@@ -159,7 +164,10 @@ class LayoutSearch {
   const std::vector<DimensionOrder>& given_;
   std::vector<DimensionOrder>& orders_;
   std::vector<std::vector<InstructionId>> users_;
-  std::set<InstructionId> feeds_back_;   ///< Reductions that do.
+  std::set<InstructionId> feeds_back_;  ///< Reductions that do.
+  /// Of neighbours, the orders that tile_parts() goes with, too: last, for they lead to lanes of
+  /// few elements where others are not tried before.
+  bool asks_for_parts_ = false;
   std::vector<InstructionId> group_of_;  ///< First a forest over arrays, then numbers of groups.
   std::vector<Group> groups_;
   /// Of each dot with its arrays' orders, so far.
@@ -674,7 +682,7 @@ double LayoutSearch::woven_vector_cost(const HloInstruction& reshape) {
     return joins ? std::pair(laid, vector) : std::pair(vector, laid);
   };
   const auto [columns, to] = ends({1, 0});
-  if (!lane_parts(columns, to)) return 0;
+  if (!tile_parts(columns, to)) return 0;
   const auto [from, result] = ends(order(matrix));
   return move_cycles(from, result, target_);
 }
@@ -718,8 +726,8 @@ double LayoutSearch::relation_cost(InstructionId id) {
       const Shape from = in_order(shape(operand), order(operand));
       const Shape to = in_order(shape(id), order(id));
       // Of woven lanes that fill no tile what is around them is better off elsewhere.
-      const auto parts = lane_parts(from, to);
-      if (parts && (!parts->woven || parts->lanes >= isa::kLanes)) {
+      const auto parts = tile_parts(from, to);
+      if (parts && (!parts->woven || parts->of_rows || parts->extent >= isa::kLanes)) {
         return move_cycles(from, to, target_);
       }
       const double copies = copy_cost(operand) + copy_cost(id);
@@ -871,6 +879,14 @@ std::vector<std::pair<int, DimensionOrder>> LayoutSearch::induced(int g) {
     if (instruction.opcode == HloOpcode::kReshape) {
       behind = order_behind_reshape(shape(operand), order(operand), shape(id));
       before = order_behind_reshape(shape(id), order(id), shape(operand));
+      if (asks_for_parts_) {
+        for (const auto& [whole, parts] : {std::pair(operand, id), std::pair(id, operand)}) {
+          const Shape from = in_order(shape(whole), order(whole));
+          for (DimensionOrder& of_parts : orders_of_parts(from, shape(parts))) {
+            found.emplace_back(number(parts), std::move(of_parts));
+          }
+        }
+      }
     } else if (instruction.opcode == HloOpcode::kTranspose) {
       behind = order_behind_transpose(order(operand), instruction.dimensions);
       before = order_before_transpose(order(id), instruction.dimensions);
