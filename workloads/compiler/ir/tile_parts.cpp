@@ -12,7 +12,7 @@ using hlo::Shape;
 namespace {
 
 /// Dimensions [begin, end) of a list that one dimension of an array is, split as they are.
-struct Run {
+struct DimensionRun {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
   bool holds(std::int64_t d) const { return begin <= d && d < end; }
@@ -21,7 +21,7 @@ struct Run {
 /// The dimensions of two arrays of the same elements, split until both have the same.
 struct CommonDimensions {
   std::vector<std::int64_t> extents;
-  std::vector<Run> of_one, of_other;
+  std::vector<DimensionRun> of_one, of_other;
 };
 
 std::optional<CommonDimensions> common_dimensions(const std::vector<std::int64_t>& one,
@@ -29,7 +29,7 @@ std::optional<CommonDimensions> common_dimensions(const std::vector<std::int64_t
   CommonDimensions common;
   std::size_t i = 0, k = 0;
   std::int64_t left = 1, left_of_other = 1;
-  Run run, other_run;
+  DimensionRun run, other_run;
   while (i < one.size() || k < other.size()) {
     if (run.size() == 0) left = i < one.size() ? one[i] : 1;
     if (other_run.size() == 0) left_of_other = k < other.size() ? other[k] : 1;
@@ -49,7 +49,7 @@ std::optional<CommonDimensions> common_dimensions(const std::vector<std::int64_t
 }
 
 /// The array without dimensions of 1 outside of its tiles.
-Shape without_units(const Shape& shape) {
+Shape without_outer_units(const Shape& shape) {
   const std::vector<std::int64_t> order = major_to_minor(shape);
   const auto stays = [&](std::int64_t d) {
     return shape.dimensions[static_cast<std::size_t>(d)] != 1 || d == order.back() ||
@@ -70,20 +70,21 @@ Shape without_units(const Shape& shape) {
 }
 
 /// Physical dimensions of an array, from major to minor, as common ones.
-std::vector<std::int64_t> common_order(const DimensionOrder& order, const std::vector<Run>& runs) {
+std::vector<std::int64_t> common_order(const DimensionOrder& order,
+                                       const std::vector<DimensionRun>& runs) {
   std::vector<std::int64_t> found;
   for (std::int64_t d : order) {
-    const Run& run = runs[static_cast<std::size_t>(d)];
+    const DimensionRun& run = runs[static_cast<std::size_t>(d)];
     for (std::int64_t part = run.begin; part < run.end; ++part) found.push_back(part);
   }
   return found;
 }
 
 /// An array and another one whose dimensions are as common ones, and how both lie.
-class Split {
+class TileSplit {
  public:
-  Split(const Shape& whole, std::vector<Run> runs, const Shape& parts,
-        const std::vector<Run>& split, const std::vector<std::int64_t>& extents)
+  TileSplit(const Shape& whole, std::vector<DimensionRun> runs, const Shape& parts,
+            const std::vector<DimensionRun>& split, const std::vector<std::int64_t>& extents)
       : runs_(std::move(runs)), extents_(extents), whole_order_(major_to_minor(whole)) {
     const std::vector<std::int64_t> order = major_to_minor(parts);
     order_ = common_order(order, split);
@@ -99,14 +100,14 @@ class Split {
   }
 
  private:
-  const Run& run(std::int64_t d) const { return runs_[static_cast<std::size_t>(d)]; }
+  const DimensionRun& run(std::int64_t d) const { return runs_[static_cast<std::size_t>(d)]; }
   std::int64_t extent(std::int64_t d) const { return extents_[static_cast<std::size_t>(d)]; }
 
   std::optional<TileParts> find(std::int64_t split, bool of_rows) const {
     TileParts found;
     found.of_rows = of_rows;
     const auto last = order_.end() - (of_rows ? 2 : 1);
-    const Run& parts = run(split);
+    const DimensionRun& parts = run(split);
     if (!parts.holds(*last)) return std::nullopt;
     found.woven = *last == parts.begin && parts.size() == 2;
     if (of_rows ? !found.woven : !found.woven && *last != parts.end - 1) return std::nullopt;
@@ -142,7 +143,7 @@ class Split {
     return others == wanted;
   }
 
-  std::vector<Run> runs_;  ///< Of the whole.
+  std::vector<DimensionRun> runs_;  ///< Of the whole.
   const std::vector<std::int64_t>& extents_;
   std::vector<std::int64_t> whole_order_;
   std::vector<std::int64_t> order_;  ///< Of the parts.
@@ -180,14 +181,14 @@ std::optional<TileParts> parts_of_vector(const Shape& from, const Shape& to) {
 std::optional<TileParts> tile_parts(const Shape& from, const Shape& to) {
   if (from.type != to.type || from.rank() == 0 || to.rank() == 0) return std::nullopt;
   if (from.rank() == 1 || to.rank() == 1) return parts_of_vector(from, to);
-  const Shape before = without_units(from), behind = without_units(to);
+  const Shape before = without_outer_units(from), behind = without_outer_units(to);
   const auto common = common_dimensions(before.dimensions, behind.dimensions);
   if (!common) return std::nullopt;
   for (const bool joins : {false, true}) {
     const auto& runs = joins ? common->of_other : common->of_one;
     const auto& split = joins ? common->of_one : common->of_other;
     const Shape &whole = joins ? behind : before, &parts = joins ? before : behind;
-    std::optional<TileParts> found = Split(whole, runs, parts, split, common->extents).find();
+    std::optional<TileParts> found = TileSplit(whole, runs, parts, split, common->extents).find();
     if (!found) continue;
     found->joins = joins;
     std::vector<std::int64_t> extents;
@@ -211,7 +212,7 @@ std::vector<DimensionOrder> orders_of_parts(const Shape& whole, const Shape& par
   const std::vector<std::int64_t> order = major_to_minor(whole);
   for (const bool of_rows : {false, true}) {
     const std::int64_t in_tiles = order[order.size() - (of_rows ? 2 : 1)];
-    const Run& split = common->of_one[static_cast<std::size_t>(in_tiles)];
+    const DimensionRun& split = common->of_one[static_cast<std::size_t>(in_tiles)];
     if (split.size() < 2) continue;
     // What stays in the tiles: the minor dimension of the parts of lanes, the major one of rows.
     const std::int64_t stays = of_rows ? split.begin : split.end - 1;
@@ -225,7 +226,7 @@ std::vector<DimensionOrder> orders_of_parts(const Shape& whole, const Shape& par
       if (d == stays) continue;
       const bool continues =
           std::any_of(common->of_other.begin(), common->of_other.end(),
-                      [&](const Run& run) { return run.holds(d) && run.begin < d; });
+                      [&](const DimensionRun& run) { return run.holds(d) && run.begin < d; });
       const auto place =
           continues ? std::find(wanted.begin(), wanted.end(), d - 1) + 1 : wanted.end() - 2;
       wanted.insert(place, d);
