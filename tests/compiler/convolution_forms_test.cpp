@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "tests/compiler/graph_check.h"
@@ -969,6 +970,34 @@ ENTRY main {
 )";
   EXPECT_EQ(convolutions_left(patches), 1);
   check_hlo(patches);
+}
+
+/// Phases of a result stand before its features or, where that is the longer one, before the batch:
+/// the last dimension fills the lanes.
+TEST(ConvolutionForms, PhasesOfAVolumeLeaveTheLanesToTheLongerDimension) {
+  const auto last_dimensions = [](int batch) {
+    const std::string images = std::to_string(batch);
+    const std::string text = "HloModule up\nENTRY main {\n  x = f32[" + images +
+                             ",4,4,4,16] parameter(0)\n  w = f32[2,2,2,16,24] parameter(1)\n" +
+                             "  ROOT y = f32[" + images +
+                             ",8,8,8,24] convolution(x, w), window={size=2x2x2 pad=1_1x1_1x1_1 "
+                             "lhs_dilate=2x2x2}, dim_labels=b012f_012io->b012f\n}\n";
+    check_hlo(text);
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+    compiler::rewrite_convolutions(module, {});
+    std::set<std::int64_t> last;
+    bool is_behind = false;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      is_behind = is_behind || each.opcode == hlo::HloOpcode::kDot;
+      if (is_behind && each.opcode == hlo::HloOpcode::kTranspose) {
+        last.insert(each.shape.dimensions.back());
+      }
+    }
+    return last;
+  };
+  // The phases of the last dimension stand where they belong.
+  EXPECT_EQ(last_dimensions(2), (std::set<std::int64_t>{48, 96}));
+  EXPECT_TRUE(last_dimensions(40).count(40) == 1);
 }
 
 /// Channels before height and width, as PyTorch and Equinox have them: the kernel lies as (output

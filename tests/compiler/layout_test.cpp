@@ -9,6 +9,7 @@
 #include "tests/compiler/run_compiled.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/dimension_order.h"
+#include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/canonical_forms.h"
 #include "workloads/compiler/passes/layout/layouts.h"
@@ -550,6 +551,35 @@ TEST(LayoutSearch, ManySmallProductsTakeWhatTheirKernelSays) {
     EXPECT_EQ(each.shape.layout.minor_to_major[0], 0) << each.name;
     EXPECT_NE(each.opcode, HloOpcode::kCopy);
   }
+}
+
+/// What a transposed convolution makes of a pixel leaves its lanes for the rows and images between
+/// which it stands: the reshapes on both sides move parts of lanes and rows in turns, and nothing
+/// else moves.
+TEST(LayoutSearch, PixelsArePutBetweenEachOtherByTheirParts) {
+  const Module module = laid_out(R"(ENTRY main {
+  x = f32[2,16,16,16,64] parameter(0)
+  w = f32[256,64] parameter(1)
+  g = f32[65536,32] parameter(2)
+  pixels = f32[2,16,16,16,256] dot(x, w), lhs_contracting_dims={4}, rhs_contracting_dims={1}
+  parts = f32[2,16,16,16,2,2,2,32] reshape(pixels)
+  between = f32[2,16,2,16,2,16,2,32] transpose(parts), dimensions={0,1,4,2,5,3,6,7}
+  volume = f32[2,32,32,32,32] reshape(between)
+  rows = f32[65536,32] reshape(volume)
+  ROOT d = f32[32,32] dot(g, rows), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+}
+)");
+  int moved = 0;
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    EXPECT_NE(each.opcode, HloOpcode::kCopy) << each.name;
+    if (each.opcode != HloOpcode::kReshape) continue;
+    const auto parts =
+        compiler::tile_parts(module.entry_computation().at(each.operands[0]).shape, each.shape);
+    if (!parts) continue;
+    ++moved;
+    EXPECT_EQ(parts->of_rows, each.name == "volume");
+  }
+  EXPECT_EQ(moved, 2);
 }
 
 /// Sums of rows that leave as rows are kept register by register, and added then: a few terms lie
