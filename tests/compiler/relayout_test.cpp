@@ -848,6 +848,11 @@ TEST(Relayout, PartsOfTheLanesStandOutsideOfTheTiles) {
   EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 24, 3, 64}, {3, 0, 2, 1})));
   EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 24, 3, 64}, {1, 3, 2, 0})));
   EXPECT_FALSE(compiler::tile_parts(whole, shape_of({4, 3, 8, 192}, {3, 2, 1, 0})));
+  EXPECT_FALSE(
+      compiler::tile_parts(shape_of({3, 4, 192}, {2, 1, 0}), shape_of({12, 3, 64}, {2, 0, 1})));
+  // Rows that are split, too.
+  EXPECT_FALSE(
+      compiler::tile_parts(shape_of({48, 192}, {1, 0}), shape_of({4, 12, 3, 64}, {3, 1, 0, 2})));
   // As many boxes as parts.
   const hlo::Shape long_rows = shape_of({24, 8192}, {1, 0});
   EXPECT_TRUE(compiler::tile_parts(long_rows, shape_of({24, 8, 8, 128}, {3, 0, 2, 1})));

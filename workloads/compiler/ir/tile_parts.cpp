@@ -216,20 +216,14 @@ std::vector<DimensionOrder> orders_of_parts(const Shape& whole, const Shape& par
     if (split.size() < 2) continue;
     // What stays in the tiles: the minor dimension of the parts of lanes, the major one of rows.
     const std::int64_t stays = of_rows ? split.begin : split.end - 1;
-    // The others of the parts stand right outside of the tiles, or behind what is major to them in
-    // the other array.
-    std::vector<std::int64_t> wanted = common_order(order, common->of_one);
-    wanted.erase(std::remove_if(wanted.begin(), wanted.end(),
-                                [&](std::int64_t d) { return d != stays && split.holds(d); }),
-                 wanted.end());
+    // The others of the parts stand right outside of the tiles, but for those that are part of a
+    // dimension which begins before them.
+    std::vector<std::int64_t> wanted;
+    for (std::int64_t d : common_order(order, common->of_one)) {
+      if (d == stays || !split.holds(d)) wanted.push_back(d);
+    }
     for (std::int64_t d = split.begin; d < split.end; ++d) {
-      if (d == stays) continue;
-      const bool continues =
-          std::any_of(common->of_other.begin(), common->of_other.end(),
-                      [&](const DimensionRun& run) { return run.holds(d) && run.begin < d; });
-      const auto place =
-          continues ? std::find(wanted.begin(), wanted.end(), d - 1) + 1 : wanted.end() - 2;
-      wanted.insert(place, d);
+      if (d != stays) wanted.insert(wanted.end() - 2, d);
     }
     DimensionOrder found;
     for (std::int64_t d : wanted) {
