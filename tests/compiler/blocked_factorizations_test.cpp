@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "tests/compiler/batches_of_matrices.h"
-#include "workloads/compiler/ir/elimination.h"
+#include "workloads/compiler/ir/matrix_kernels.h"
 #include "workloads/compiler/passes/expand/factorization_expander.h"
 #include "workloads/compiler/passes/expand/factorization_forms.h"
 
@@ -62,7 +62,7 @@ TEST(BlockedFactorizations, SmallMatricesStayWhole) {
   EXPECT_GE(products_of(qr_text(1, 512, 256)), 3U);
 }
 
-/// Sums over whole arrays are scalars, which a loop's one kernel keeps. Cholesky is no loop.
+/// Sums over whole arrays are scalars, which a loop's one kernel keeps. Only triangular systems are loops.
 TEST(BlockedFactorizations, MatrixOfABatchOfOneHasNoBatch) {
   const Batch one(1, 32, 32);
   for (const std::string& text : {cholesky_text(1, 32, true), triangular_text(3, one, one),
@@ -71,7 +71,7 @@ TEST(BlockedFactorizations, MatrixOfABatchOfOneHasNoBatch) {
     compiler::expand_factorizations(module, compiler::Target());
     std::size_t loops = 0;
     for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
-      if (compiler::is_elimination(each)) {
+      if (compiler::is_matrix_kernel(each)) {
         ++loops;
         EXPECT_EQ(each.shape.rank(), 2);
       }

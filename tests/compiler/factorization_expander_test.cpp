@@ -150,17 +150,25 @@ TEST(FactorizationExpander, ManyMatricesAreFactorizedInParts) {
 }
 
 /// Of one triangle; the second matrix has an eigenvalue twice and nothing to turn, odd sizes are
-/// padded.
+/// padded. Many small matrices are a loop.
 TEST(EigenExpander, VectorsAndValuesOfEighAreThoseOfTheMatrix) {
-  for (const auto& [size, lower] :
-       std::vector<std::pair<std::size_t, bool>>{{1, true}, {2, false}, {5, true}, {8, true}}) {
-    SCOPED_TRACE(size);
-    const Batch root = random_batch(2, size, size, 8);
+  struct Case {
+    std::size_t count, size;
+    bool lower;
+  };
+  for (const auto& [count, size, lower] :
+       std::vector<Case>{{2, 1, true}, {2, 2, false}, {2, 5, true}, {2, 8, true}, {24, 5, false}}) {
+    SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(size));
+    const Batch root = random_batch(count, size, size, 8);
     Batch matrix = root;
-    for (std::size_t i = 0; i < size; ++i) {
-      for (std::size_t j = 0; j < size; ++j) {
-        matrix.at(0, i, j) = root.at(0, i, j) + root.at(0, j, i);
-        matrix.at(1, i, j) = i != j ? 0 : i < 2 ? -1 : 1 - static_cast<double>(i);
+    for (std::size_t m = 0; m < count; ++m) {
+      for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t j = 0; j < size; ++j) {
+          matrix.at(m, i, j) = m != 1   ? root.at(m, i, j) + root.at(m, j, i)
+                               : i != j ? 0
+                               : i < 2  ? -1
+                                        : 1 - static_cast<double>(i);
+        }
       }
     }
     Batch given = matrix;
@@ -169,16 +177,17 @@ TEST(EigenExpander, VectorsAndValuesOfEighAreThoseOfTheMatrix) {
         (lower ? given.at(0, i, j) : given.at(0, j, i)) = 7;
       }
     }
-    const std::string types = "(" + given.type() + ", f32[2," + std::to_string(size) + "])";
+    const std::string types =
+        "(" + given.type() + ", f32[" + std::to_string(count) + "," + std::to_string(size) + "])";
     const auto results =
         results_of("HloModule t\n\nENTRY %main (a: " + given.type() + ") -> " + types +
                        " {\n  %a = " + given.type() + " parameter(0)\n  ROOT %e = " + types +
                        " custom-call(%a), custom_call_target=\"Eigh\", backend_config=\"" +
                        (lower ? "1" : "0") + ",1,100,1e-6\"\n}\n",
                    {given});
-    Batch vectors(2, size, size), scaled(2, size, size), unit(2, size, size);
+    Batch vectors(count, size, size), scaled = vectors, unit = vectors;
     vectors.elements = scaled.elements = results[0];
-    for (std::size_t m = 0; m < 2; ++m) {
+    for (std::size_t m = 0; m < count; ++m) {
       for (std::size_t j = 0; j < size; ++j) {
         const double value = results[1][m * size + j];
         if (j > 0) {
@@ -195,7 +204,7 @@ TEST(EigenExpander, VectorsAndValuesOfEighAreThoseOfTheMatrix) {
 
 TEST(FactorizationExpander, FactorsOfLuAreThoseOfTheMatrixWithItsRowsInOrder) {
   for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {12, 12}, {17, 5}, {6, 11}, {129, 129}, {300, 127}, {140, 300}}) {
+           {12, 12}, {17, 5}, {6, 11}, {129, 129}, {300, 127}, {140, 300}, {520, 9}}) {
     SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(columns));
     const std::size_t steps = std::min(rows, columns);
     Batch a = random_batch(2, rows, columns, 5);
@@ -236,7 +245,7 @@ TEST(FactorizationExpander, FactorsOfLuAreThoseOfTheMatrixWithItsRowsInOrder) {
 
 TEST(FactorizationExpander, ReflectionsOfQrMakeAnOrthogonalFactor) {
   for (const auto& [rows, columns] : std::vector<std::pair<std::size_t, std::size_t>>{
-           {10, 10}, {19, 6}, {300, 129}, {257, 257}}) {
+           {10, 10}, {19, 6}, {300, 129}, {257, 257}, {520, 9}}) {
     SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(columns));
     const Batch a = random_batch(2, rows, columns, 6);
     const std::string taus = "f32[2," + std::to_string(columns) + "]";

@@ -19,7 +19,8 @@ struct LiveRange {
   std::uint32_t first = kNowhere;
   std::uint32_t last = 0;
   RegisterFile file = RegisterFile::kScalar;
-  std::uint8_t* fixed = nullptr;
+  std::uint8_t* fixed = nullptr;  ///< While registers are assigned: then values are added.
+  std::uint8_t assigned = isa::kNoRegister;
 };
 
 class RegisterAssignment {
@@ -35,6 +36,7 @@ class RegisterAssignment {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
       if (!assign(i)) return false;
     }
+    for (LiveRange& range : ranges_) range.assigned = *range.fixed;
     return true;
   }
 
@@ -46,7 +48,7 @@ class RegisterAssignment {
     }
     for (const LiveRange& range : ranges_) {
       if (range.first <= block && block <= range.last) {
-        pools[static_cast<std::size_t>(range.file)] &= ~(1U << *range.fixed);
+        pools[static_cast<std::size_t>(range.file)] &= ~(1U << range.assigned);
       }
     }
     return pools;

@@ -19,4 +19,29 @@ inline bool is_elimination(const hlo::HloInstruction& instruction) {
          instruction.custom_call_target.get() == kElimination;
 }
 
+/// A custom call f32[..., m, n] -> f32[..., m, n + 2]: elimination with partial pivoting, so that
+/// rows stand in another order than the given one. L, whose diagonal of ones is left out, and U;
+/// beside them the number of each row before, and, in the rows of pivots, with which row each
+/// changed places; numbers as f32.
+constexpr const char* kPivotedElimination = "tpusim.PivotedElimination";
+constexpr std::int64_t kMostPivotedColumns = 126;
+
+/// A custom call f32[..., m, n] -> f32[..., m, n + 1]: Householder's reflections of all columns.
+/// What they leave on and above the diagonal, their vectors below it, whose first element is 1; in
+/// the column beside it their factors.
+constexpr const char* kReflections = "tpusim.Reflections";
+constexpr std::int64_t kMostReflectedColumns = 127;
+
+/// Of both; their code is unrolled.
+constexpr std::int64_t kMostFactorizedRows = 512;
+
+inline bool is_pivoted_elimination(const hlo::HloInstruction& instruction) {
+  return instruction.opcode == hlo::HloOpcode::kCustomCall &&
+         instruction.custom_call_target.get() == kPivotedElimination;
+}
+inline bool is_reflections(const hlo::HloInstruction& instruction) {
+  return instruction.opcode == hlo::HloOpcode::kCustomCall &&
+         instruction.custom_call_target.get() == kReflections;
+}
+
 }  // namespace tpu::compiler

@@ -56,6 +56,9 @@ double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::Eleme
 
 /// Cycles that an elimination (`ir/elimination.h`) of an array of these extents takes.
 double elimination_cycles(const std::vector<std::int64_t>& extents, const Target& target);
+/// The same of one with pivots, and of reflections, of what is given.
+double pivoted_elimination_cycles(const std::vector<std::int64_t>& extents, const Target& target);
+double reflections_cycles(const std::vector<std::int64_t>& extents, const Target& target);
 
 /// Whether there is a kernel for an operation that moves elements between arrays that lie like
 /// this.

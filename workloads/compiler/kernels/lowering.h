@@ -78,9 +78,19 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
 LoweredKernel lower_block_gather(const hlo::Module& module, const hlo::Computation& computation,
                                  const hlo::HloInstruction& instruction, const Target& target);
 
-/// Lowers the custom call of `ir/elimination.h`.
+/// Lowers the custom calls of `ir/elimination.h`.
 LoweredKernel lower_elimination(const hlo::Module& module, const hlo::Computation& computation,
                                 const hlo::HloInstruction& instruction, const Target& target);
+LoweredKernel lower_pivoted_elimination(const hlo::Module& module,
+                                        const hlo::Computation& computation,
+                                        const hlo::HloInstruction& instruction,
+                                        const Target& target);
+LoweredKernel lower_reflections(const hlo::Module& module, const hlo::Computation& computation,
+                                const hlo::HloInstruction& instruction, const Target& target);
+
+/// Lowers the custom call of `ir/rotations.h`.
+LoweredKernel lower_rotations(const hlo::Module& module, const hlo::Computation& computation,
+                              const hlo::HloInstruction& instruction, const Target& target);
 
 /// Lowers a scatter of single elements into a vector by a vector of s32 indices; those outside of
 /// it have no effect.

@@ -1,7 +1,7 @@
 #include "workloads/compiler/passes/refusal_list.h"
 
 #include "sim/base/error.h"
-#include "workloads/compiler/ir/elimination.h"
+#include "workloads/compiler/ir/matrix_kernels.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/lapack_calls.h"
 #include "workloads/compiler/passes/memory/hbm_plan.h"
@@ -86,7 +86,7 @@ std::string why_unknown(const HloInstruction& instruction) {
   }
   switch (instruction.opcode) {
     case HloOpcode::kCustomCall:
-      if (hlo::is_allocation(instruction) || is_elimination(instruction)) return "";
+      if (hlo::is_allocation(instruction) || is_matrix_kernel(instruction)) return "";
       if (is_cpu_library_call(instruction)) {
         return "expected a program for the TPU, found a call of \"" +
                instruction.custom_call_target.get() +

@@ -8,6 +8,7 @@
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/elimination.h"
 #include "workloads/compiler/ir/kernel_forms.h"
+#include "workloads/compiler/ir/rotations.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/kernels/collective/bucket_all_reduce.h"
 #include "workloads/compiler/kernels/collective/exchange.h"
@@ -160,6 +161,9 @@ LoweredKernel make_kernel(const hlo::Module& module, const HloInstruction& instr
       return with(lower_sort);
     case HloOpcode::kCustomCall:
       if (is_elimination(instruction)) return with(lower_elimination);
+      if (is_pivoted_elimination(instruction)) return with(lower_pivoted_elimination);
+      if (is_reflections(instruction)) return with(lower_reflections);
+      if (is_rotations(instruction)) return with(lower_rotations);
       refuse(entry, instruction);
     default:
       refuse(entry, instruction);

@@ -1,8 +1,15 @@
 #include "workloads/compiler/passes/expand/eigen_expander.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "isa/instruction.h"
+#include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/rotations.h"
 #include "workloads/compiler/passes/expand/counted_loop.h"
 #include "workloads/compiler/passes/graph_editor.h"
 
@@ -17,9 +24,6 @@ namespace {
 
 using Id = GraphEditor::Id;
 using Extents = GraphEditor::Extents;
-
-/// Sweeps over all pairs beside one for each doubling of the matrix.
-constexpr std::int64_t kFewestSweeps = 3;
 
 /// One rotation of all pairs, in the terms of an editor. Matrices are [batch..., n, n], vectors
 /// have an element for each row.
@@ -204,15 +208,31 @@ bool is_eigen(const hlo::Computation& code, const HloInstruction& call) {
          same_extent(call.shape.elements[0], matrix);
 }
 
-void expand(hlo::Module& module, GraphEditor& edit, const HloInstruction& call) {
-  // "lower,sort,...".
-  const bool is_lower = call.raw_attributes->find("backend_config=\"0,") == std::string::npos;
-  const Extents given = edit.dimensions(call.operands[0]);
-  const Id matrix = padded_matrix(edit, call.operands[0], is_lower);
+/// What Jacobi's method finds, of the size of what is given, in no order.
+struct Found {
+  Id vectors = -1, values = -1;
+};
+
+Found rotated_by_kernel(GraphEditor& edit, Id matrix, const Extents& given) {
+  Extents extents = edit.dimensions(matrix);
+  const std::size_t row = extents.size() - 2;
+  const std::int64_t last = extents[row]++;
+  HloInstruction call =
+      edit.start(HloOpcode::kCustomCall, {matrix}, hlo::array_shape(ElementType::kF32, extents));
+  call.custom_call_target = std::string(kRotations);
+  const Id both = edit.append_instruction(std::move(call));
+  Extents starts(given.size(), 0), limits = given, rows = given;
+  starts[row] = last, limits[row] = last + 1;
+  rows.pop_back();
+  Found found;
+  found.values = edit.reshape(edit.slice(both, starts, limits), rows);
+  found.vectors = edit.slice(both, Extents(given.size(), 0), given);
+  return found;
+}
+
+Found rotated_in_loop(hlo::Module& module, GraphEditor& edit, const HloInstruction& call, Id matrix,
+                      const Extents& given) {
   const Extents extents = edit.dimensions(matrix);
-  const std::int64_t size = extents.back();
-  std::int64_t sweeps = kFewestSweeps;
-  while (std::int64_t{1} << (sweeps - kFewestSweeps) < size) ++sweeps;
   const auto body = [&](GraphEditor& inner, Id, const std::vector<Id>& state) {
     JacobiRotation rotation(inner, extents);
     rotation.find_angles(state[0]);
@@ -220,13 +240,36 @@ void expand(hlo::Module& module, GraphEditor& edit, const HloInstruction& call) 
     return std::vector<Id>{rotation.moved_columns(rotation.moved_rows(turned)),
                            rotation.moved_columns(rotation.turned_columns(state[1]))};
   };
-  const std::vector<Id> found = counted_loop(module, edit, call, sweeps * (size - 1),
-                                             {matrix, identity(edit, extents)}, body);
+  const std::vector<Id> left = counted_loop(module, edit, call, rotation_steps(extents.back()),
+                                            {matrix, identity(edit, extents)}, body);
   const Extents starts(given.size(), 0);
-  const Id values = edit.slice(JacobiRotation(edit, extents).diagonal(found[0], 0),
-                               Extents(starts.begin(), starts.end() - 1),
-                               Extents(given.begin(), given.end() - 1));
-  edit.finish_tuple(sorted(edit, edit.slice(found[1], starts, given), values));
+  Found found;
+  found.values = edit.slice(JacobiRotation(edit, extents).diagonal(left[0], 0),
+                            Extents(starts.begin(), starts.end() - 1),
+                            Extents(given.begin(), given.end() - 1));
+  found.vectors = edit.slice(left[1], starts, given);
+  return found;
+}
+
+/// Unless so many matrices fill fewer tiles with one in each lane: there a loop takes less.
+bool has_kernel(const Extents& extents) {
+  const std::int64_t rows = extents.back();
+  const std::int64_t count =
+      std::accumulate(extents.begin(), extents.end() - 2, std::int64_t{1}, std::multiplies<>());
+  const std::int64_t row_tiles = ceil_divide(rows, std::int64_t{isa::kSublanes});
+  const std::int64_t in_lanes = rows * row_tiles * ceil_divide(count, std::int64_t{isa::kLanes});
+  return rows <= kMostRotatedRows && count * row_tiles <= in_lanes;
+}
+
+void expand(hlo::Module& module, GraphEditor& edit, const HloInstruction& call) {
+  // "lower,sort,...".
+  const bool is_lower = call.raw_attributes->find("backend_config=\"0,") == std::string::npos;
+  const Extents given = edit.dimensions(call.operands[0]);
+  const Id matrix = padded_matrix(edit, call.operands[0], is_lower);
+  const Found found = has_kernel(edit.dimensions(matrix))
+                          ? rotated_by_kernel(edit, matrix, given)
+                          : rotated_in_loop(module, edit, call, matrix, given);
+  edit.finish_tuple(sorted(edit, found.vectors, found.values));
 }
 
 }  // namespace

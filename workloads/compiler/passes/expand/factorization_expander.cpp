@@ -67,6 +67,7 @@ class FactorizationExpander {
   Id with_batch_as_given(Id result, const Extents& extents);
   std::vector<Id> expanded(const std::vector<Id>& operands);
   bool is_kernel() const;
+  Id made_in_place(const char* target, Id matrix, const Extents& extents);
   Id eliminated_in_place(Id matrix);
   Id triangular_inverse(Id triangle);
   Id eliminated(Id matrix, std::int64_t columns);
@@ -78,6 +79,7 @@ class FactorizationExpander {
   std::vector<Id> qr_step(GraphEditor& edit, const Extents& extents, Id i,
                           const std::vector<Id>& state) const;
   std::vector<Id> lu(Id given);
+  std::vector<Id> lu_in_place(Id given);
   std::vector<Id> qr(Id given);
   Id reflectors(Id vectors, Id factors);
 
@@ -251,16 +253,29 @@ void FactorizationExpander::run() {
 
 /// Whether matrices are eliminated by a kernel of their own, not in a loop over columns.
 bool FactorizationExpander::is_kernel() const {
+  if (place_ != BatchPlace::kFirst) return false;
+  const Extents extents = edit_.dimensions(old_.operands[0]);
+  if (calls(old_, "LuDecomposition")) {
+    return extents.back() <= kMostPivotedColumns && extents.end()[-2] <= kMostFactorizedRows;
+  }
+  if (calls(old_, "Qr")) {
+    return extents.back() <= kMostReflectedColumns && extents.end()[-2] <= kMostFactorizedRows;
+  }
   const bool is_known = old_.opcode == HloOpcode::kCholesky || calls(old_, kCholeskyAndInverse) ||
                         calls(old_, kTriangularInverse);
-  return is_known && place_ == BatchPlace::kFirst &&
-         edit_.dimensions(old_.operands[0]).back() <= kMostEliminatedRows;
+  return is_known && extents.back() <= kMostEliminatedRows;
+}
+
+/// By a kernel that is a custom call.
+Id FactorizationExpander::made_in_place(const char* target, Id matrix, const Extents& extents) {
+  HloInstruction made =
+      edit_.start(HloOpcode::kCustomCall, {matrix}, hlo::array_shape(ElementType::kF32, extents));
+  made.custom_call_target = std::string(target);
+  return edit_.append_instruction(std::move(made));
 }
 
 Id FactorizationExpander::eliminated_in_place(Id matrix) {
-  HloInstruction made = edit_.start(HloOpcode::kCustomCall, {matrix}, edit_.shape(matrix));
-  made.custom_call_target = std::string(kElimination);
-  return edit_.append_instruction(std::move(made));
+  return made_in_place(kElimination, matrix, edit_.dimensions(matrix));
 }
 
 /// Multiples of row i are taken off the rows below it until the rows of A = L D L^T, of so many
@@ -488,6 +503,7 @@ std::vector<Id> FactorizationExpander::qr_step(GraphEditor& edit, const Extents&
 std::vector<Id> FactorizationExpander::lu(Id given) {
   Matrices all = matrices(edit_, edit_.dimensions(given));
   const std::int64_t trips = std::min(all.rows(), all.columns()), columns = all.columns();
+  if (is_kernel()) return lu_in_place(given);
   const Id order = edit_.iota(ElementType::kF32, all.with_columns(1), all.row_dimension());
   const Id both = edit_.concatenate({given, order}, all.column_dimension());
   const Extents extents = edit_.dimensions(both);
@@ -503,10 +519,31 @@ std::vector<Id> FactorizationExpander::lu(Id given) {
           edit_.convert(rows, ElementType::kS32)};
 }
 
+std::vector<Id> FactorizationExpander::lu_in_place(Id given) {
+  Matrices all = matrices(edit_, edit_.dimensions(given));
+  const std::int64_t steps = std::min(all.rows(), all.columns()), columns = all.columns();
+  const Id made = made_in_place(kPivotedElimination, given, all.with_columns(columns + 2));
+  const auto numbers = [&](std::int64_t column) {
+    const Id taken = edit_.reshape(all.columns_from(made, column, column + 1), all.row_vectors());
+    return edit_.convert(taken, ElementType::kS32);
+  };
+  Extents limits = all.vectors_of(steps);
+  const Id pivots = edit_.slice(numbers(columns + 1), Extents(limits.size(), 0), limits);
+  return {all.columns_from(made, 0, columns), pivots, numbers(columns)};
+}
+
 std::vector<Id> FactorizationExpander::qr(Id given) {
   const Extents extents = edit_.dimensions(given);
   Matrices all = matrices(edit_, extents);
-  const std::int64_t trips = std::min(all.rows(), all.columns());
+  const std::int64_t trips = std::min(all.rows(), all.columns()), columns = all.columns();
+  if (is_kernel()) {
+    const Id made = made_in_place(kReflections, given, all.with_columns(columns + 1));
+    const Id factors =
+        edit_.reshape(all.columns_from(made, columns, columns + 1), all.row_vectors());
+    const Extents limits = all.vectors_of(trips);
+    return {all.columns_from(made, 0, columns),
+            edit_.slice(factors, Extents(limits.size(), 0), limits)};
+  }
   return loop(trips, {given, zeros(edit_, all.vectors_of(trips))},
               [&](GraphEditor& edit, Id i, const std::vector<Id>& state) {
                 return qr_step(edit, extents, i, state);

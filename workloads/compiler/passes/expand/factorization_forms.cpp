@@ -106,9 +106,14 @@ double FactorizationEstimate::product(std::int64_t rows, std::int64_t terms,
 
 /// With what its kernel reads made in front of it, and what is read of its result behind it.
 double FactorizationEstimate::eliminated(std::int64_t matrices, std::int64_t n) const {
-  const double bytes = registers(matrices, n, n) * kMatrixRegisterBytes;
-  return 2 * kKernelCycles + elimination_cycles({matrices, n, n}, target_) +
-         6 * bytes / target_.hbm_bytes_per_cycle;
+  return FactorizationEstimate(target_, matrices)
+      .in_place(elimination_cycles({matrices, n, n}, target_), n, n);
+}
+
+double FactorizationEstimate::in_place(double kernel, std::int64_t rows,
+                                       std::int64_t columns) const {
+  const double bytes = registers(matrices_, rows, columns) * kMatrixRegisterBytes;
+  return 2 * kKernelCycles + kernel + 6 * bytes / target_.hbm_bytes_per_cycle;
 }
 
 FactorizationEstimate::Choice FactorizationEstimate::cholesky(std::int64_t n) const {
@@ -170,6 +175,10 @@ FactorizationEstimate::Choice FactorizationEstimate::lu(std::int64_t rows,
       kPivotStepCycles + std::min(kPivotRegisterCycles * all,
                                   kPivotRegisterCycles * turned + kPivotGroupCycles * groups);
   Choice best{0, loop(std::min(rows, columns), step, std::min(all, turned))};
+  if (rows <= kMostFactorizedRows && columns <= kMostPivotedColumns) {
+    best.cycles =
+        in_place(pivoted_elimination_cycles({matrices_, rows, columns}, target_), rows, columns);
+  }
   const std::int64_t half = half_of(rows, columns);
   if (half == 0) return best;
   const std::int64_t below = rows - half, right = columns - half;
@@ -186,6 +195,9 @@ FactorizationEstimate::Choice FactorizationEstimate::qr(std::int64_t rows,
   const double step = kReflectionStepCycles + kReflectionRegisterCycles * all +
                       kReflectionCycles * static_cast<double>(matrices_ - 1);
   Choice best{0, loop(std::min(rows, columns), step, all)};
+  if (rows <= kMostFactorizedRows && columns <= kMostReflectedColumns) {
+    best.cycles = in_place(reflections_cycles({matrices_, rows, columns}, target_), rows, columns);
+  }
   const std::int64_t half = half_of(rows, columns);
   if (half == 0) return best;
   const std::int64_t right = columns - half;

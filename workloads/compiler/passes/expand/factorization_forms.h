@@ -63,6 +63,7 @@ class FactorizationEstimate {
   double reflected(std::int64_t rows, std::int64_t count, std::int64_t columns) const;
   double in_order(std::int64_t rows, std::int64_t columns) const;
   double eliminated(std::int64_t matrices, std::int64_t n) const;
+  double in_place(double kernel, std::int64_t rows, std::int64_t columns) const;
   /// A product of matrices as precise as f32, taken off another matrix.
   double product(std::int64_t rows, std::int64_t terms, std::int64_t columns) const;
   /// Those between the halves of a triangular system.

@@ -193,18 +193,26 @@ std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64
   return best;
 }
 
-/// The sort with what brings its words into columns and back.
+/// The sort with what brings its words into columns and back: kernels of their own, or, of short
+/// ones, parts of a sequence (measured on sorts of 1 to 64 rows of 6 to 128 elements, as the
+/// numbers of ranks are).
 double Sorts::network_cycles(const Arrangement& lies, std::int64_t words, std::int64_t keys) const {
   const SortForm form = form_of(lies, words, keys);
   const auto registers = static_cast<double>(form.registers() * ceil_divide(form.lanes, 128));
-  return sort_cycles(form, target_) +
-         static_cast<double>(words) * (2 * 8 * registers + 2 * kKernelCycles);
+  const double apart = std::min(2 * kKernelCycles, 300 + 9 * static_cast<double>(lies.length));
+  return sort_cycles(form, target_) + static_cast<double>(words) * (2 * 8 * registers + apart);
 }
 
-/// Ranks by comparing all with all, and a gather.
-double rank_cycles(const Arrangement& lies) {
-  const std::int64_t tiles = ceil_divide(lies.length, 8) * ceil_divide(lies.length, 128);
-  return 8 * static_cast<double>(lies.sequences * tiles) + 4 * kKernelCycles;
+/// Ranks by comparing all with all, and a gather of each word, which are sums along lanes where
+/// the compared elements stand there, or along rows with a sequence in each lane.
+double rank_cycles(const Arrangement& lies, std::int64_t words) {
+  const std::int64_t row_tiles = ceil_divide(lies.length, 8);
+  const auto in_rows =
+      static_cast<double>(lies.sequences * row_tiles * ceil_divide(lies.length, 128));
+  const auto in_lanes =
+      static_cast<double>(lies.length * row_tiles * ceil_divide(lies.sequences, 128));
+  const auto gathered = static_cast<double>(words - 1);
+  return kKernelCycles + std::min(in_rows * (75 + 30 * gathered), in_lanes * (21 + 8 * gathered));
 }
 
 /// A vector with something behind its end. One that does not fit VMEM gets it in rows of whole
@@ -548,7 +556,7 @@ void Sorts::visit_sort(Id id) {
   made.terms = *terms;
   plan(sort, dimension, made);
   auto lies = arrangement(extents, dimension, made.words, made.keys, 0);
-  if (!lies || network_cycles(*lies, made.words, made.keys) > rank_cycles(*lies)) {
+  if (!lies || network_cycles(*lies, made.words, made.keys) > rank_cycles(*lies, made.words)) {
     lies = in_rows(extents, dimension);
   }
   edit_.stand_for(id);

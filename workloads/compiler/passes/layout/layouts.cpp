@@ -12,7 +12,7 @@
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/dot_orders.h"
 #include "workloads/compiler/ir/dot_problem.h"
-#include "workloads/compiler/ir/elimination.h"
+#include "workloads/compiler/ir/matrix_kernels.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/edit.h"
@@ -430,7 +430,7 @@ void LayoutAssignment::make_steps_fit() {
   }
 }
 
-/// Tables are gathered from and scattered into by rows, and eliminations go through rows, so the
+/// Tables are gathered from and scattered into by rows, and factorizations go through rows, so the
 /// rows are what is contiguous; of matrices that are sorted the columns are what stands beside each
 /// other.
 void LayoutAssignment::make_rows_fit() {
@@ -441,7 +441,7 @@ void LayoutAssignment::make_rows_fit() {
     const bool sorts = opcode == HloOpcode::kSort;
     const bool scans =
         opcode == HloOpcode::kReduceWindow && scan_form(module_, computation_, at(id));
-    if (!moves_rows(at(id)) && !sorts && !scans && !is_elimination(at(id))) continue;
+    if (!moves_rows(at(id)) && !sorts && !scans && !is_matrix_kernel(at(id))) continue;
     if (at(id).shape.is_tuple() && !sorts) continue;
     for (std::size_t operand = 0; operand < at(id).operands.size(); operand += sorts ? 1 : 2) {
       const InstructionId rows = at(id).operands[operand];

@@ -10,7 +10,7 @@
 #include "sim/base/contains.h"
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/dimension_order.h"
-#include "workloads/compiler/ir/elimination.h"
+#include "workloads/compiler/ir/matrix_kernels.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 
@@ -613,7 +613,7 @@ bool Simplifier::merge_equal(InstructionId id) {
     case HloOpcode::kAfterAll:
       return false;
     case HloOpcode::kCustomCall:
-      if (!is_elimination(instruction)) return false;
+      if (!is_matrix_kernel(instruction)) return false;
       break;
     default:
       break;
