@@ -564,6 +564,13 @@ std::vector<std::string> Machine::Impl::notes(const std::vector<Core*>& cores,
         "loop makes one trip, a conditional runs its first branch; state them with --trips and "
         "--branch, or run with --values on");
   }
+  const bool has_padding = std::any_of(
+      cores.begin(), cores.end(), [](Core* core) { return core->scalar_unit().has_padding(); });
+  if (has_padding) {
+    notes.push_back(
+        "control may depend on rows of tiles that nobody knows with values off: they stand behind "
+        "known ones and are taken for padding");
+  }
   std::set<std::uint32_t> assumed;
   for (Core* core : cores) {
     const std::set<std::uint32_t>& buffers = core->scalar_unit().assumed_buffers();

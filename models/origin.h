@@ -17,7 +17,10 @@ class Origin {
  public:
   constexpr Origin() = default;
   /// Zeros in place of the contents of a buffer of the program.
-  static constexpr Origin assumed(std::uint32_t buffer) { return Origin(buffer + 1); }
+  static constexpr Origin assumed(std::uint32_t buffer) { return Origin(kPadding + 1 + buffer); }
+  /// Rows of a tile that nobody knows behind others that are known: a compiler moves few rows
+  /// alone, and what it computes of the others it masks.
+  static constexpr Origin padding() { return Origin(kPadding); }
   /// Memory that nothing wrote, or data of which no record is kept.
   static constexpr Origin nobody() { return Origin(kNobody); }
   /// Data that some instruction of a kernel made, nobody knows which one.
@@ -32,8 +35,8 @@ class Origin {
   /// Equal for equal ones.
   constexpr std::uint32_t code() const { return code_; }
   constexpr std::optional<std::uint32_t> assumed() const {
-    if (plain() || !known()) return std::nullopt;
-    return code_ - 1;
+    if (code_ <= kPadding || !known()) return std::nullopt;
+    return code_ - kPadding - 1;
   }
   constexpr std::optional<std::uint32_t> kernel() const {
     if (code_ <= kNobody || code_ >= kFirstInstruction) return std::nullopt;
@@ -49,6 +52,7 @@ class Origin {
   friend constexpr bool operator!=(Origin a, Origin b) { return !(a == b); }
 
  private:
+  static constexpr std::uint32_t kPadding = 1;
   static constexpr std::uint32_t kNobody = 1U << 31;
   static constexpr std::uint32_t kFirstInstruction = kNobody + (1U << 24);
   explicit constexpr Origin(std::uint32_t code) : code_(code) {}

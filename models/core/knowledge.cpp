@@ -214,16 +214,23 @@ Origin Knowledge::memory(const isa::Instruction& in, const isa::CoreState& state
   if (masked && sublanes == 0) return stored;
   const auto touched = isa::vmem_rows(in, state, masked ? 0 : sublanes);
   Origin origin = stored;
+  bool has_unknown = false, is_behind = false;  // Padding stands behind what the rows hold.
   for (std::uint32_t i = 0; i < isa::kSublanes; ++i) {
     if ((sublanes >> i & 1) == 0 || touched[i] >= rows_.size()) continue;
     const Origin before = rows(touched[i], 1);
     if (load) {
       followed_.want(before);
-      origin = origin | before;
+      if (before == Origin::nobody()) {
+        has_unknown = true;
+      } else {
+        is_behind = is_behind || !has_unknown;
+        origin = origin | before;
+      }
     } else {
       set_rows(touched[i], 1, masked ? stored | before : stored);
     }
   }
+  if (has_unknown) origin = origin | (is_behind ? Origin::padding() : Origin::nobody());
   return origin;
 }
 

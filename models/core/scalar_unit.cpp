@@ -93,6 +93,7 @@ void ScalarUnit::note_origin(std::uint8_t reg, Origin origin) {
 void ScalarUnit::take(std::uint8_t reg, Origin origin) {
   note_origin(reg, origin);
   if (origin.assumed()) assumed_buffers_.insert(*origin.assumed());
+  has_padding_ = has_padding_ || origin == Origin::padding();
 }
 
 bool ScalarUnit::fail(const std::string& what, Origin origin) {

@@ -55,6 +55,8 @@ class ScalarUnit {
   Origin problem_origin() const { return problem_origin_; }
   /// Buffers of the program of whose assumed contents something was loaded or popped.
   const std::set<std::uint32_t>& assumed_buffers() const { return assumed_buffers_; }
+  /// Whether rows that are taken for padding came from the vector unit with known ones.
+  bool has_padding() const { return has_padding_; }
 
   Origin branch_origin() const { return origin(scalar_file::kBranchTaken); }
   bool branch_known() const { return !is_unknown(scalar_file::kBranchTaken); }
@@ -161,6 +163,7 @@ class ScalarUnit {
   std::vector<Origin> smem_origins_;
   std::uint32_t marked_words_ = 0;  ///< Of SMEM, with another origin than plain.
   std::set<std::uint32_t> assumed_buffers_;
+  bool has_padding_ = false;
   std::deque<FromVector> from_vector_;
   std::uint64_t placeholders_ = 0;  ///< That were given out.
   const isa::CoreState* vectors_ = nullptr;

@@ -333,6 +333,30 @@ TEST(Followed, ControlOnMemoryThatNothingWroteIsAFault) {
   EXPECT_NE(fault.find("kernel \"top\", bundle 0x9"), std::string::npos) << fault;
 }
 
+/// Two granules are the rows of a tile of which the second one is padding: what stands behind known
+/// rows is taken for it, and noted.
+TEST(Followed, RowsThatNobodyKnowsBehindKnownOnesArePadding) {
+  const auto program = [](const std::string& rows) {
+    std::string text = kLoopOverLoaded;
+    text.replace(text.find("40, 1, 0, 1"), 11, "40, 2, 0, 1");
+    text.replace(text.find("wait 1, 1"), 9, "wait 1, 2");
+    text.replace(text.find("$0x0 sm:$0x1"), 12, rows);
+    isa::Program made = program_of("kernel top\n" + text);
+    add_buffer(made, 40, isa::BufferRole::kConstant, {21});
+    return made;
+  };
+  const RunResult result = test::run(program("$0x0 sm:$0xf"));
+  EXPECT_TRUE(has_note(result, "taken for padding"));
+  isa::Program known = program("$0x0 sm:$0xf");
+  add_buffer(known, 41, isa::BufferRole::kConstant, {1});
+  const RunResult of_known = test::run(known);
+  EXPECT_EQ(result.cycles, of_known.cycles);
+  EXPECT_FALSE(has_note(of_known, "taken for padding"));
+  EXPECT_EQ(test::fault_of(program("$0x0 sm:$0x3")), "");
+  EXPECT_NE(test::fault_of(program("$0x2 sm:$0x3")).find("a branch depends on a value"),
+            std::string::npos);
+}
+
 /// A number that is stored over what came out of such memory is known.
 TEST(Followed, AWordThatIsStoredIsKnownWhateverLayThereBefore) {
   const auto program = [](const std::string& trips) {
