@@ -19,9 +19,9 @@ namespace tpu {
 /// is known as a whole or not at all. It follows the slice of a followed kernel bundle by bundle,
 /// beside the data path that computes the values. Rows that a store outside of the slice overwrites
 /// have that store as their origin; what a kernel that is not followed leaves behind is unknown. A
-/// row that the slice reads and nobody knows is wanted for the next run. Rows that have no source to
-/// follow (another step left them, or nothing did) are padding where a load takes known ones before
-/// them: results that reach control have a note then.
+/// row that the slice reads and nobody knows is wanted for the next run. Rows that have no source
+/// to follow (another step left them, or nothing did) are padding where a load takes known ones
+/// before them: results that reach control have a note then.
 class Knowledge {
  public:
   Knowledge(const FollowedKernels& followed, const isa::CoreShape& shape);

@@ -62,7 +62,8 @@ TEST(BlockedFactorizations, SmallMatricesStayWhole) {
   EXPECT_GE(products_of(qr_text(1, 512, 256)), 3U);
 }
 
-/// Sums over whole arrays are scalars, which a loop's one kernel keeps. Only triangular systems are loops.
+/// Sums over whole arrays are scalars, which a loop's one kernel keeps. Only triangular systems are
+/// loops.
 TEST(BlockedFactorizations, MatrixOfABatchOfOneHasNoBatch) {
   const Batch one(1, 32, 32);
   for (const std::string& text : {cholesky_text(1, 32, true), triangular_text(3, one, one),
