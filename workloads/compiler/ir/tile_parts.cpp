@@ -30,21 +30,28 @@ std::optional<CommonDimensions> common_dimensions(const std::vector<std::int64_t
   std::size_t i = 0, k = 0;
   std::int64_t left = 1, left_of_other = 1;
   DimensionRun run, other_run;
-  while (i < one.size() || k < other.size()) {
-    if (run.size() == 0) left = i < one.size() ? one[i] : 1;
-    if (other_run.size() == 0) left_of_other = k < other.size() ? other[k] : 1;
+  while (i < one.size() && k < other.size()) {
+    if (run.size() == 0) left = one[i];
+    if (other_run.size() == 0) left_of_other = other[k];
     const std::int64_t taken = std::min(left, left_of_other);
     if (taken == 0 || left % taken != 0 || left_of_other % taken != 0) return std::nullopt;
     if (taken == 1 && left != left_of_other) return std::nullopt;  // A dimension of 1 stays one.
-    if (i == one.size() || k == other.size()) return std::nullopt;
     common.extents.push_back(taken);
     ++run.end, ++other_run.end;
     left /= taken;
     left_of_other /= taken;
-    if (left == 1) common.of_one.push_back(run), run.begin = run.end, ++i;
-    if (left_of_other == 1)
-      common.of_other.push_back(other_run), other_run.begin = other_run.end, ++k;
+    if (left == 1) {
+      common.of_one.push_back(run);
+      run.begin = run.end;
+      ++i;
+    }
+    if (left_of_other == 1) {
+      common.of_other.push_back(other_run);
+      other_run.begin = other_run.end;
+      ++k;
+    }
   }
+  if (i < one.size() || k < other.size()) return std::nullopt;
   return common;
 }
 
