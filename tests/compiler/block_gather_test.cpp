@@ -65,8 +65,42 @@ TEST(BlockGather, LargeBlocks) {
                indices(-1, 3));
 }
 
-/// Blocks that are mostly padding are rows of elements, and dimensions in front of the places of
-/// a batch whose result has them behind are moved.
+/// Blocks of the dimensions around the one with places, in a result that has the places in front,
+/// between or behind them.
+TEST(BlockGather, BlocksOfAnyDimensions) {
+  const std::string attributes =
+      "collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, slice_sizes={16,1,300}";
+  check_blocks(
+      gather("f32[16,40,300]", "s32[9]", "f32[9,16,300]", "offset_dims={1,2}, " + attributes),
+      indices(-3, 43));
+  check_blocks(
+      gather("f32[16,40,300]", "s32[9]", "f32[16,9,300]", "offset_dims={0,2}, " + attributes),
+      indices(-3, 43));
+  check_blocks(gather("f32[64,16,128]", "s32[50]", "f32[16,128,50]",
+                      "offset_dims={0,1}, collapsed_slice_dims={0}, start_index_map={0}, "
+                      "index_vector_dim=1, slice_sizes={1,16,128}"),
+               indices(-3, 66));
+  check_blocks(gather("f32[6,24,7,200]", "s32[5,2]", "f32[24,5,200]",
+                      "offset_dims={0,2}, collapsed_slice_dims={0,2}, start_index_map={2,0}, "
+                      "index_vector_dim=1, slice_sizes={1,24,1,200}"),
+               indices(-1, 8));
+}
+
+/// Blocks lie in the order that has the least padding, and so does what is gathered.
+TEST(BlockGather, BlocksLieDensely) {
+  const auto cycles = [](const std::string& block) {
+    return check_hlo(gather("f32[32," + block, "s32[32]", "f32[32," + block,
+                            "offset_dims={1,2,3}, collapsed_slice_dims={0}, start_index_map={0}, "
+                            "index_vector_dim=1, slice_sizes={1," +
+                                block.substr(0, block.size() - 1) + "}"),
+                     indices(-3, 33))
+        .result.cycles;
+  };
+  const std::uint64_t dense = cycles("12,64,128]");
+  EXPECT_EQ(cycles("12,128,64]"), dense);
+}
+
+/// Blocks that are mostly padding are rows of elements.
 TEST(BlockGather, OtherWindowsAreNoBlocks) {
   const std::string narrow =
       gather("f32[64,16,3]", "s32[50]", "f32[50,16,3]",
@@ -74,12 +108,6 @@ TEST(BlockGather, OtherWindowsAreNoBlocks) {
              "start_index_map={0}, index_vector_dim=1, slice_sizes={1,16,3}");
   EXPECT_FALSE(is_of_blocks(narrow));
   check_hlo(narrow, indices(-3, 66));
-  const std::string in_front = gather("f32[64,16,128]", "s32[50]", "f32[16,128,50]",
-                                      "offset_dims={0,1}, collapsed_slice_dims={0}, "
-                                      "start_index_map={0}, index_vector_dim=1, "
-                                      "slice_sizes={1,16,128}");
-  EXPECT_FALSE(is_of_blocks(in_front));
-  check_hlo(in_front, indices(-3, 66));
 }
 
 TEST(BlockGather, TakesAsLongAsItsEstimate) {

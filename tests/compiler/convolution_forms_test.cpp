@@ -9,86 +9,22 @@
 
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/hlo_check.h"
+#include "tests/compiler/random_convolution.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/expand/convolution_steps.h"
 #include "workloads/compiler/passes/expand/convolution_strips.h"
-#include "workloads/compiler/passes/simplify/window_padding.h"
 #include "workloads/hlo/hlo_reader.h"
 #include "workloads/reference/value.h"
 
 namespace tpu::test::convolution_forms_test {
 namespace {
 
+using random_convolution::count_of;
+using random_convolution::expect_same_values;
+using random_convolution::Form;
+using random_convolution::module_of;
+using random_convolution::random_form;
 using Extents = std::vector<std::int64_t>;
-
-/// A convolution of any kind; extents by spatial dimension.
-struct Form {
-  std::int64_t batch = 1, features = 1, columns = 1;
-  std::int64_t feature_groups = 1, batch_groups = 1;
-  Extents input;
-  std::vector<hlo::WindowDimension> window;
-  /// dim_labels in the order batch 'b', feature 'f', spatial '0'...; kernel 'i', 'o'.
-  std::string input_labels, kernel_labels, output_labels;
-
-  std::int64_t result(std::size_t i) const {
-    const hlo::WindowDimension& w = window[i];
-    const std::int64_t padded =
-        (input[i] - 1) * w.base_dilation + 1 + w.padding_low + w.padding_high;
-    const std::int64_t reach = (w.size - 1) * w.window_dilation + 1;
-    return padded < reach ? 0 : (padded - reach) / w.stride + 1;
-  }
-};
-
-std::string list(const std::string& labels, const std::function<std::int64_t(char)>& extent) {
-  std::string text = "f32[";
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    text += (i == 0 ? "" : ",") + std::to_string(extent(labels[i]));
-  }
-  return text + "]";
-}
-
-std::string window_text(const std::vector<hlo::WindowDimension>& window) {
-  if (window.empty()) return "";
-  const auto each = [&](const std::function<std::string(const hlo::WindowDimension&)>& text) {
-    std::string all;
-    for (const hlo::WindowDimension& w : window) all += (all.empty() ? "" : "x") + text(w);
-    return all;
-  };
-  return ", window={size=" + each([](const auto& w) { return std::to_string(w.size); }) +
-         " stride=" + each([](const auto& w) { return std::to_string(w.stride); }) +
-         " pad=" + each([](const auto& w) {
-           return std::to_string(w.padding_low) + "_" + std::to_string(w.padding_high);
-         }) +
-         " lhs_dilate=" + each([](const auto& w) { return std::to_string(w.base_dilation); }) +
-         " rhs_dilate=" + each([](const auto& w) { return std::to_string(w.window_dilation); }) +
-         " rhs_reversal=" + each([](const auto& w) { return w.reversal ? "1" : "0"; }) + "}";
-}
-
-std::string module_of(const Form& form) {
-  const auto spatial = [](char label) { return static_cast<std::size_t>(label - '0'); };
-  const std::string input = list(form.input_labels, [&](char label) {
-    return label == 'b' ? form.batch : label == 'f' ? form.features : form.input[spatial(label)];
-  });
-  const std::string kernel = list(form.kernel_labels, [&](char label) {
-    return label == 'i'   ? form.features / form.feature_groups
-           : label == 'o' ? form.columns
-                          : form.window[spatial(label)].size;
-  });
-  const std::string output = list(form.output_labels, [&](char label) {
-    return label == 'b'   ? form.batch / form.batch_groups
-           : label == 'f' ? form.columns
-                          : form.result(spatial(label));
-  });
-  std::ostringstream text;
-  text << "HloModule form\nENTRY main {\n  x = " << input << " parameter(0)\n  w = " << kernel
-       << " parameter(1)\n  ROOT r = " << output << " convolution(x, w)" << window_text(form.window)
-       << ", dim_labels=" << form.input_labels << "_" << form.kernel_labels << "->"
-       << form.output_labels;
-  if (form.feature_groups > 1) text << ", feature_group_count=" << form.feature_groups;
-  if (form.batch_groups > 1) text << ", batch_group_count=" << form.batch_groups;
-  text << "\n}\n";
-  return text.str();
-}
 
 /// Nothing fits this one: every convolution takes the way without a kernel.
 compiler::Target tiny_target() {
@@ -111,81 +47,6 @@ std::size_t windows_in(const hlo::Module& module) {
         return area(entry.at(i.operands[1]).shape, i.convolution->kernel_spatial) > 1 &&
                area(i.shape, i.convolution->output_spatial) > 1;
       }));
-}
-
-std::size_t count_of(const hlo::Module& module, hlo::HloOpcode opcode) {
-  const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
-  return static_cast<std::size_t>(std::count_if(
-      all.begin(), all.end(), [opcode](const auto& each) { return each.opcode == opcode; }));
-}
-
-/// What is done to the module leaves the values of operands that the MXUs take as they are: in
-/// double precision, both in the interpreter.
-hlo::Module expect_same_values(const std::string& text,
-                               const std::function<void(hlo::Module&)>& rewrite) {
-  const hlo::Module before = hlo::read_hlo_text("test.hlo", text);
-  hlo::verify(before);
-  hlo::Module after = before;
-  rewrite(after);
-  hlo::verify(after);
-  std::mt19937 engine(11);
-  std::vector<reference::Value> arguments;
-  for (hlo::InstructionId id : before.entry_computation().parameters()) {
-    arguments.push_back(random_value(before.entry_computation().at(id).shape, engine, {}));
-    for (float& number : arguments.back().numbers) number = reference::round_to_bf16(number);
-  }
-  const reference::Value wanted = reference::Interpreter(before).run(arguments);
-  const reference::Value found = reference::Interpreter(after).run(arguments);
-  EXPECT_EQ(to_string(wanted.shape), to_string(found.shape)) << text;
-  EXPECT_LE(distance(numbers_of(found), numbers_of(wanted)), 1e-6) << text;
-  return after;
-}
-
-/// Any combination that HLO allows.
-Form random_form(std::mt19937& engine) {
-  const auto below = [&](std::int64_t bound) {
-    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(bound));
-  };
-  const auto order = [&](std::string labels) {
-    if (below(2) == 0) std::shuffle(labels.begin(), labels.end(), engine);
-    return labels;
-  };
-  Form form;
-  const std::string spatial = std::string("012").substr(0, static_cast<std::size_t>(below(4)));
-  do {
-    form = {};
-    form.batch = 1 + below(3);
-    const std::int64_t groups = below(3) == 0 ? 2 + below(3) : 1;
-    if (below(2) == 0) {
-      form.feature_groups = groups;
-    } else {
-      form.batch_groups = groups;
-      form.batch *= groups;
-    }
-    form.features = form.feature_groups * (1 + below(3));
-    form.columns = groups * (1 + below(3));
-    for (std::size_t i = 0; i < spatial.size(); ++i) {
-      form.input.push_back(1 + below(7));
-      hlo::WindowDimension w;
-      w.size = 1 + below(5);
-      w.stride = 1 + below(3) * below(2);
-      w.base_dilation = 1 + below(3) * below(2);
-      w.window_dilation = 1 + below(3) * below(2);
-      w.padding_low = below(5) - 2;
-      w.padding_high = below(5) - 2;
-      w.reversal = below(4) == 0;
-      form.window.push_back(w);
-    }
-  } while ([&] {
-    for (std::size_t i = 0; i < spatial.size(); ++i) {
-      if (form.result(i) < 1) return true;
-    }
-    return false;
-  }());
-  form.input_labels = order("b" + spatial + "f");
-  form.kernel_labels = order(spatial + "io");
-  form.output_labels = order("b" + spatial + "f");
-  return form;
 }
 
 TEST(ConvolutionForms, ConvolutionsOfAnyKindNeedNoKernel) {
@@ -307,103 +168,6 @@ TEST(ConvolutionForms, PlanesOneBehindTheOtherAreTheWhole) {
   }
 }
 
-/// A convolution of an input that is padded before, whose result is cut behind it.
-std::string padded_and_cut(const Form& whole, const std::vector<hlo::PaddingDimension>& padding,
-                           const std::vector<hlo::PaddingDimension>& cuts, bool cuts_by_pad) {
-  std::string text = module_of(whole);
-  Form inside = whole;
-  const auto spatial = [](char label) { return static_cast<std::size_t>(label - '0'); };
-  const auto is_spatial = [](char label) { return label >= '0' && label <= '9'; };
-  std::string pads, ends, limits;
-  for (std::size_t i = 0; i < padding.size(); ++i) {
-    const hlo::PaddingDimension& p = padding[i];
-    inside.input[i] = (whole.input[i] - p.low - p.high - 1) / (p.interior + 1) + 1;
-  }
-  for (char label : whole.input_labels) {
-    const hlo::PaddingDimension p =
-        is_spatial(label) ? padding[spatial(label)] : hlo::PaddingDimension{};
-    pads += (pads.empty() ? "" : "x") + std::to_string(p.low) + "_" + std::to_string(p.high) + "_" +
-            std::to_string(p.interior);
-  }
-  const auto result = [&](char label) {
-    return label == 'b'   ? whole.batch / whole.batch_groups
-           : label == 'f' ? whole.columns
-                          : whole.result(spatial(label));
-  };
-  for (char label : whole.output_labels) {
-    const hlo::PaddingDimension p =
-        is_spatial(label) ? cuts[spatial(label)] : hlo::PaddingDimension{};
-    ends += (ends.empty() ? "" : "x") + std::to_string(-p.low) + "_" + std::to_string(-p.high);
-    limits += (limits.empty() ? "[" : ", [") + std::to_string(p.low) + ":" +
-              std::to_string(result(label) - p.high) + "]";
-  }
-  const auto features = [](const Form& form) {
-    return list(form.input_labels, [&](char label) {
-      return label == 'b'   ? form.batch
-             : label == 'f' ? form.features
-                            : form.input[static_cast<std::size_t>(label - '0')];
-    });
-  };
-  const std::string parameter = "x = " + features(whole) + " parameter(0)";
-  text.replace(text.find(parameter), parameter.size(),
-               "z = f32[] constant(0)\n  x0 = " + features(inside) +
-                   " parameter(0)\n  x = " + features(whole) + " pad(x0, z), padding=" + pads);
-  text.replace(text.find("ROOT r"), 6, "r");
-  const std::string cut = list(whole.output_labels, [&](char label) {
-    const hlo::PaddingDimension p =
-        is_spatial(label) ? cuts[spatial(label)] : hlo::PaddingDimension{};
-    return result(label) - p.low - p.high;
-  });
-  return text.substr(0, text.rfind('}')) + "  ROOT s = " + cut +
-         (cuts_by_pad ? " pad(r, z), padding=" + ends : " slice(r), slice={" + limits + "}") +
-         "\n}\n";
-}
-
-/// Random padding in front of random convolutions, and random cuts behind them: the values stay,
-/// the window takes what it can, and nothing else.
-TEST(ConvolutionPadding, BelongsToTheWindow) {
-  std::mt19937 engine(23);
-  const auto below = [&](std::int64_t bound) {
-    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(bound));
-  };
-  int folded = 0, left_out = 0, kept = 0;
-  for (int i = 0; i < 600 && !::testing::Test::HasFailure(); ++i) {
-    Form form = random_form(engine);
-    if (form.window.empty()) continue;
-    std::vector<hlo::PaddingDimension> padding(form.window.size()), cuts(form.window.size());
-    bool takes = true, leaves = true;
-    for (std::size_t d = 0; d < form.window.size(); ++d) {
-      hlo::WindowDimension w = form.window[d];
-      padding[d] = {below(3), below(3), below(3) == 0 ? 1 : 0};
-      form.input[d] =
-          (form.input[d] - 1) * (padding[d].interior + 1) + 1 + padding[d].low + padding[d].high;
-      takes = takes && (padding[d].interior == 0 || w.base_dilation == 1);
-    }
-    for (std::size_t d = 0; d < form.window.size(); ++d) {
-      const hlo::WindowDimension& w = form.window[d];
-      const std::int64_t results = form.result(d);
-      cuts[d].low = below(std::min<std::int64_t>(results, 3));
-      cuts[d].high = below(std::min<std::int64_t>(results - cuts[d].low, 3));
-      const std::int64_t low = w.padding_low + (takes ? padding[d].low * w.base_dilation : 0);
-      leaves = leaves && (cuts[d].low == 0 || low >= cuts[d].low * w.stride);
-    }
-    const bool cuts_by_pad = below(2) == 0;
-    const hlo::Module after =
-        expect_same_values(padded_and_cut(form, padding, cuts, cuts_by_pad),
-                           [](hlo::Module& m) { compiler::fold_window_padding(m); });
-    const std::size_t pads = count_of(after, hlo::HloOpcode::kPad);
-    const std::size_t slices = count_of(after, hlo::HloOpcode::kSlice);
-    EXPECT_EQ(pads, (takes ? 0U : 1U) + (leaves || !cuts_by_pad ? 0U : 1U));
-    EXPECT_EQ(slices, leaves || cuts_by_pad ? 0U : 1U);
-    folded += takes;
-    left_out += leaves;
-    kept += !takes || !leaves;
-  }
-  EXPECT_GT(folded, 100);
-  EXPECT_GT(left_out, 100);
-  EXPECT_GT(kept, 100);
-}
-
 /// Compiled, on the machine; nothing may be refused.
 void check_compiled(const std::string& text, std::uint32_t seed) {
   GraphCase graph = case_of(hlo::read_hlo_text("form.hlo", text), seed);
@@ -418,34 +182,6 @@ TEST(ConvolutionForms, ConvolutionsOfAnyKindHaveTheirValuesOnTheMachine) {
   std::mt19937 engine(17);
   for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
     check_compiled(module_of(random_form(engine)), 3);
-  }
-}
-
-/// What is no zero, is around features, is read by others or would cut the input stays.
-TEST(ConvolutionPadding, StaysWhereItIsNotTheWindows) {
-  struct Case {
-    std::string fill, features, first, root;
-    std::size_t pads, slices;
-  };
-  const std::string cut = "f32[2,4,5] negate(s)";
-  const std::string whole = "(f32[2,4,5], f32[2,8,5]) tuple(s, r)";
-  for (const Case& each : {Case{"0", "3", "1", cut, 0, 0}, Case{"0", "3", "2", cut, 0, 1},
-                           Case{"1", "3", "1", cut, 1, 1}, Case{"0", "4", "0", cut, 1, 0},
-                           Case{"0", "3", "1", whole, 0, 1}}) {
-    const std::string last = std::to_string(std::stoi(each.first) + 4);
-    hlo::Module module = hlo::read_hlo_text(
-        "test.hlo",
-        "HloModule stays\nENTRY main {\n  x = f32[2,8,3] parameter(0)\n  w = f32[3," +
-            each.features + ",5] parameter(1)\n  z = f32[] constant(" + each.fill +
-            ")\n  p = f32[2,10," + each.features + "] pad(x, z), padding=0_0x1_1x0_" +
-            (each.features == "4" ? "1" : "0") +
-            "\n  r = f32[2,8,5] convolution(p, w), window={size=3}, dim_labels=b0f_0io->b0f\n  "
-            "s = f32[2,4,5] slice(r), slice={[0:2], [" +
-            each.first + ":" + last + "], [0:5]}\n  ROOT t = " + each.root + "\n}\n");
-    compiler::fold_window_padding(module);
-    hlo::verify(module);
-    EXPECT_EQ(count_of(module, hlo::HloOpcode::kPad), each.pads);
-    EXPECT_EQ(count_of(module, hlo::HloOpcode::kSlice), each.slices);
   }
 }
 

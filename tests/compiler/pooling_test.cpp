@@ -175,6 +175,17 @@ TEST(Pooling, OfFewFeaturesTheBatchFillsTheLanes) {
   EXPECT_EQ(order(128, 65), features_in_lanes);
   EXPECT_EQ(order(8, 6), features_in_lanes);
   EXPECT_EQ(order(9, 6), batch_in_lanes);
+  // Beside one dimension of windows there are three that tiles may hold.
+  GraphBuilder graph("test");
+  const Tensor lines =
+      graph.parameter("lines", hlo::array_shape(ElementType::kF32, {300, 16, 8, 10}));
+  std::vector<hlo::WindowDimension> along(4);
+  along[1].size = 2;
+  const hlo::Module module = graph.finish(graph.reduce_window_max(lines, along), {lines});
+  const hlo::Computation& entry = module.entry_computation();
+  EXPECT_EQ(compiler::order_of_windows(entry.at(entry.root), entry.at(0).shape,
+                                       entry.at(entry.root).shape, compiler::Target().vmem_bytes),
+            (compiler::DimensionOrder{1, 3, 2, 0}));
   for (const char* operation : {"maximum", "add"}) {
     check_hlo(
         "HloModule p\nf {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = "

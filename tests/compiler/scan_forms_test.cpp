@@ -100,6 +100,19 @@ TEST(ScanForms, AScanTakesTwoPasses) {
   }
 }
 
+/// Another dimension than the last one lies along the lanes where it fills them better, also of a
+/// scan along the last one.
+TEST(ScanForms, TheLanesAreADimensionThatFillsThem) {
+  const auto cycles = [](const std::string& extents, const std::string& reach) {
+    return check_hlo(window("f32", "add", "0", extents, extents, reach)).result.cycles;
+  };
+  const auto wide = cycles("[3,200,256]", "size=1x200x1 pad=0_0x199_0x0_0");
+  EXPECT_EQ(cycles("[256,200,3]", "size=1x200x1 pad=0_0x199_0x0_0"), wide);
+  EXPECT_EQ(cycles("[256,3,200]", "size=1x1x200 pad=0_0x0_0x199_0"), wide);
+  EXPECT_EQ(cycles("[3,256,200]", "size=1x1x200 pad=0_0x0_0x199_0"), wide);
+  EXPECT_EQ(cycles("[200,256,3]", "size=200x1x1 pad=199_0x0_0x0_0"), wide);
+}
+
 TEST(ScanForms, WindowsMayLieInAnyDimension) {
   check_hlo(window("f32", "add", "0", "[9,300]", "[9,150]", "size=1x5 stride=1x2 pad=0_0x1_2"));
   check_hlo(window("f32", "maximum", "-inf", "[9,300]", "[9,281]", "size=1x20"));

@@ -164,13 +164,25 @@ bool takes_whole_tiles(const hlo::Shape& array, const hlo::Shape& part,
   return innermost < 0 || innermost + 2 < static_cast<int>(order.size());
 }
 
-bool is_dynamic_part(hlo::HloOpcode opcode) {
-  return opcode == hlo::HloOpcode::kDynamicSlice || opcode == hlo::HloOpcode::kDynamicUpdateSlice;
+bool moves_blocks(const hlo::HloInstruction& instruction) {
+  return (instruction.opcode == hlo::HloOpcode::kGather ||
+          instruction.opcode == hlo::HloOpcode::kScatter) &&
+         !instruction.shape.is_tuple() && instruction.shape.rank() >= 3;
+}
+
+bool is_dynamic_part(const hlo::HloInstruction& instruction) {
+  return instruction.opcode == hlo::HloOpcode::kDynamicSlice ||
+         instruction.opcode == hlo::HloOpcode::kDynamicUpdateSlice || moves_blocks(instruction);
 }
 
 PartOfArray part_of_array(const hlo::Computation& computation,
                           const hlo::HloInstruction& dynamic_part) {
   const hlo::Shape& array = computation.at(dynamic_part.operands[0]).shape;
+  if (moves_blocks(dynamic_part)) {
+    hlo::Shape block = array;
+    block.dimensions[0] = 1;
+    return {array, block};
+  }
   const bool updates = dynamic_part.opcode == hlo::HloOpcode::kDynamicUpdateSlice;
   return {array, updates ? computation.at(dynamic_part.operands[1]).shape : dynamic_part.shape};
 }
@@ -183,6 +195,13 @@ bool is_one_range(const hlo::Shape& array, const hlo::Shape& part, const Dimensi
     }
   }
   return true;
+}
+
+bool lies_for_parts(const hlo::Computation& computation, const hlo::HloInstruction& dynamic_part,
+                    const DimensionOrder& order) {
+  const PartOfArray of = part_of_array(computation, dynamic_part);
+  return takes_whole_tiles(of.array, of.part, order) &&
+         (!moves_blocks(dynamic_part) || is_one_range(of.array, of.part, order));
 }
 
 }  // namespace tpu::compiler

@@ -64,17 +64,27 @@ int innermost_cut(const hlo::Shape& array, const hlo::Shape& part, const Dimensi
 bool takes_whole_tiles(const hlo::Shape& array, const hlo::Shape& part,
                        const DimensionOrder& order);
 
-/// A dynamic slice and its array, or what an update writes and the array that it changes.
+/// A gather of blocks, or a scatter: of all that stands at numbers of a table's first dimension,
+/// behind which there are two or more.
+bool moves_blocks(const hlo::HloInstruction& instruction);
+
+/// A dynamic slice and its array, what an update writes and the array that it changes, or one of
+/// the blocks that are gathered or scattered and their table.
 struct PartOfArray {
-  const hlo::Shape& array;
-  const hlo::Shape& part;
+  hlo::Shape array;
+  hlo::Shape part;
 };
-bool is_dynamic_part(hlo::HloOpcode opcode);
+bool is_dynamic_part(const hlo::HloInstruction& instruction);
 PartOfArray part_of_array(const hlo::Computation& computation,
                           const hlo::HloInstruction& dynamic_part);
 
 /// Whether a part is one range of its array in an order: dimensions outside of the innermost cut
 /// have one index in it.
 bool is_one_range(const hlo::Shape& array, const hlo::Shape& part, const DimensionOrder& order);
+
+/// Whether a dynamic part finds its array in an order: it takes whole tiles, and a block is one
+/// range.
+bool lies_for_parts(const hlo::Computation& computation, const hlo::HloInstruction& dynamic_part,
+                    const DimensionOrder& order);
 
 }  // namespace tpu::compiler

@@ -374,19 +374,28 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
       std::swap(order[0], order[1]);
     }
   }
+  const std::size_t windowed = order.size();
   for (std::int64_t d = 0; d < image.rank(); ++d) {
     if (std::find(order.begin(), order.end(), d) == order.end()) order.push_back(d);
   }
-  // Few features fill few lanes; where the images of the batch fill more, they stand there.
-  const auto padded = [&](std::int64_t rows, std::int64_t lanes) {
-    const auto extent = [&](std::int64_t d) {
-      return image.dimensions[static_cast<std::size_t>(d)];
-    };
-    return round_up(extent(rows), std::int64_t{8}) * round_up(extent(lanes), std::int64_t{128});
+  // Few features fill few lanes; where other dimensions fill more, such as the images of the batch,
+  // they stand there.
+  const auto moved = [&](const DimensionOrder& tiled) {
+    return moved_granules(in_order(image, tiled));
   };
-  std::int64_t &rows = order[order.size() - 2], &lanes = order.back();
-  if (2 * padded(lanes, rows) <= padded(rows, lanes)) std::swap(rows, lanes);
-  return order;
+  DimensionOrder best = order;
+  for (std::size_t lanes = order.size(); lanes-- > windowed;) {
+    for (std::size_t rows = order.size(); rows-- > windowed;) {
+      if (rows == lanes) continue;
+      DimensionOrder tiled = order;
+      for (const std::size_t at : {rows, lanes}) {
+        tiled.erase(std::find(tiled.begin(), tiled.end(), order[at]));
+        tiled.push_back(order[at]);
+      }
+      if (moved(tiled) < moved(best)) best = tiled;
+    }
+  }
+  return 2 * moved(best) <= moved(order) ? best : order;
 }
 
 bool leaves_fewer_rows(const hlo::Shape& shape, const DimensionOrder& order) {

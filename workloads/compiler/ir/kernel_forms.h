@@ -53,6 +53,9 @@ double scattered_rows_cycles(std::int64_t table_rows, std::int64_t lane_tiles, s
 /// Cycles that a gather of `count` blocks takes: a block is an array of these extents.
 double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::ElementType type,
                               std::int64_t count, const Target& target);
+/// The same of a scatter into a table of 32-bit words, where it stands.
+double scattered_blocks_cycles(const std::vector<std::int64_t>& block, std::int64_t count,
+                               const Target& target);
 
 /// Cycles that an elimination (`ir/elimination.h`) of an array of these extents takes.
 double elimination_cycles(const std::vector<std::int64_t>& extents, const Target& target);

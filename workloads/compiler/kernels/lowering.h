@@ -92,6 +92,11 @@ LoweredKernel lower_reflections(const hlo::Module& module, const hlo::Computatio
 LoweredKernel lower_rotations(const hlo::Module& module, const hlo::Computation& computation,
                               const hlo::HloInstruction& instruction, const Target& target);
 
+/// Lowers a scatter of blocks into an array of rank 3 or more, where it stands, by a vector of s32
+/// numbers of its first dimension; those outside of it have no effect.
+LoweredKernel lower_block_scatter(const hlo::Module& module, const hlo::Computation& computation,
+                                  const hlo::HloInstruction& instruction, const Target& target);
+
 /// Lowers a scatter of single elements into a vector by a vector of s32 indices; those outside of
 /// it have no effect.
 LoweredKernel lower_element_scatter(const hlo::Module& module, const hlo::Computation& computation,

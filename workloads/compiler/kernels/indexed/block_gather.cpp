@@ -151,9 +151,7 @@ void BlockGatherKernel::emit_chunk(Index chunk, std::int64_t indices, SReg table
 
 double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::ElementType type,
                               std::int64_t count, const Target& target) {
-  hlo::Shape shape = hlo::array_shape(type, block);
-  shape.layout = row_major_layout(type, shape.rank());
-  const BlockGroups groups(static_cast<std::int64_t>(granules(shape)), count, target);
+  const BlockGroups groups(fewest_registers(block) * hlo::byte_size(type), count, target);
   const double bytes = static_cast<double>(groups.block * isa::kHbmGranuleBytes);
   const std::int64_t pieces = groups.block / groups.piece;
   const double waits = static_cast<double>(pieces * ceil_divide(count, groups.together));

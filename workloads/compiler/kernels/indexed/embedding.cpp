@@ -684,6 +684,7 @@ LoweredKernel lower_embedding(const hlo::Module& module, const hlo::Computation&
     return GatherKernel(instruction, shapes, target).emit();
   }
   if (table.rank() == 1) return lower_element_scatter(module, computation, instruction, target);
+  if (table.rank() > 2) return lower_block_scatter(module, computation, instruction, target);
   const hlo::Computation& to_apply = module.computation(instruction.called.at(0));
   const ScatterCombiner combiner{scatter_operation(to_apply), table.type};
   if (combiner.opcode == hlo::HloOpcode::kCount) {

@@ -106,6 +106,10 @@ class IndexedAccess {
   Extents own_picks(const HloInstruction& gather) const;
   Id start_of(const HloInstruction& gather, const Extents& extents, std::int64_t dimension);
   bool take_blocks(const HloInstruction& gather, double otherwise);
+  double slabs_cycles(const HloInstruction& gather, const Roles& roles, const Extents& extents,
+                      std::int64_t picks) const;
+  void take_slabs(const HloInstruction& gather, Id array, Roles roles, const Extents& extents,
+                  const Extents& picks);
   std::optional<Id> block_numbers(const HloInstruction& gather, std::int64_t inner);
   bool cut_windows(const HloInstruction& gather, Id array, const Extents& extents,
                    const Extents& windows, double otherwise);
@@ -348,6 +352,46 @@ bool IndexedAccess::take_blocks(const HloInstruction& gather, double otherwise) 
   return true;
 }
 
+/// Cycles of a gather of all that the array has at the numbers, as blocks of the dimensions without
+/// numbers, which are two or more; without end where that is no way. What an earlier step made may
+/// have to be turned for it.
+double IndexedAccess::slabs_cycles(const HloInstruction& gather, const Roles& roles,
+                                   const Extents& extents, std::int64_t picks) const {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const ElementType type = gather.shape.type;
+  if (hlo::byte_size(type) != 4 && type != ElementType::kBf16) return kNever;
+  if (!roles.batching.empty() || roles.indexed.empty()) return kNever;
+  const Extents block = joined({roles.view.outers, roles.view.inners});
+  const auto is_long = [](std::int64_t extent) { return extent > 1; };
+  const bool is_block = std::count_if(block.begin(), block.end(), is_long) > 1;
+  const bool takes_one = std::all_of(roles.indexed.begin(), roles.indexed.end(), [&](auto d) {
+    return gather.gather->slice_sizes[static_cast<std::size_t>(d)] == 1;
+  });
+  if (!is_block || !takes_one) return kNever;
+  const double cycles = gathered_blocks_cycles(block, type, picks, target_);
+  const bool is_given = at(gather.operands[0]).opcode == HloOpcode::kParameter;
+  if (roles.outer.empty() || is_given) return cycles;
+  const auto bytes = static_cast<double>(product(extents) * hlo::byte_size(type));
+  return cycles + kKernelCycles + 2 * bytes / target_.hbm_bytes_per_cycle;
+}
+
+void IndexedAccess::take_slabs(const HloInstruction& gather, Id array, Roles roles,
+                               const Extents& extents, const Extents& picks) {
+  std::vector<Id> components;
+  Extents indexed;
+  for (std::int64_t d : roles.indexed) {
+    components.push_back(start_of(gather, extents, d));
+    indexed.push_back(extents[static_cast<std::size_t>(d)]);
+  }
+  roles.inner = joined({roles.outer, roles.inner});
+  roles.outer = {};
+  const Id turned = edit_.transpose(array, joined({roles.indexed, roles.inner}));
+  const Extents block = joined({roles.view.outers, roles.view.inners});
+  const Id table = edit_.reshape(turned, joined({{product(indexed)}, block}));
+  const Id numbers = edit_.reshape(linear(components, indexed), {product(picks)});
+  edit_.finish(in_result_order(gather, rows_.append_gather(table, numbers), roles, extents, picks));
+}
+
 /// A gather of windows by halves of their places (window_shifts.h), single elements along other
 /// dimensions first; false where that takes more cycles than `otherwise`.
 bool IndexedAccess::cut_windows(const HloInstruction& gather, Id array, const Extents& extents,
@@ -456,7 +500,9 @@ void IndexedAccess::visit_gather(Id id) {
   const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
   const bool is_word = hlo::byte_size(gather.shape.type) == 4;
   const double cycles = rows_.pick_cycles(roles.view, product(pick_extents), is_matrix, is_word);
-  if (!indexed.empty() && take_blocks(gather, cycles)) return;
+  const double slabs = slabs_cycles(gather, roles, extents, product(pick_extents));
+  if (!indexed.empty() && take_blocks(gather, std::min(cycles, slabs))) return;
+  if (slabs < cycles) return take_slabs(gather, array, roles, extents, pick_extents);
   if (!expanded.empty() && cut_windows(gather, array, extents, expanded, cycles)) return;
   for (std::int64_t d : roles.indexed) {
     const auto at_d = static_cast<std::size_t>(d);

@@ -9,6 +9,7 @@
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
+#include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 
 namespace tpu::compiler {
@@ -32,19 +33,33 @@ double selection_cycles(const IndexedView& view, std::int64_t picks) {
   return kRegisterCycles * static_cast<double>(registers);
 }
 
+namespace {
+
+bool is_long(std::int64_t extent) { return extent > 1; }
+
+/// Cycles in which so many rows become a matrix, or are no longer one: read and written; where
+/// dimensions are joined, as rows that fill no tiles and once more behind that (measured).
+double turned_cycles(const IndexedView& view, std::int64_t rows, const Target& target) {
+  constexpr double kTurnedPasses = 2, kJoinedPasses = 6;
+  const auto joined = std::count_if(view.outers.begin(), view.outers.end(), is_long) +
+                      std::count_if(view.inners.begin(), view.inners.end(), is_long);
+  const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
+  const auto bytes = static_cast<double>(rows * width * isa::kVmemRowBytes);
+  const double passes = joined > 1 ? kJoinedPasses : kTurnedPasses;
+  return kKernelCycles + passes * bytes / target.hbm_bytes_per_cycle;
+}
+
+}  // namespace
+
 double cycles_by_rows(RowsCycles of_kernel, const IndexedView& view, std::int64_t picks,
                       bool is_matrix, const Target& target) {
-  const std::int64_t table_rows = view.batch * view.indexed;
+  const std::int64_t table_rows = view.batch * view.indexed, count = view.batch * picks;
   const std::int64_t width = ceil_divide(view.outer * view.inner, 128);
-  const std::int64_t count = view.batch * picks;
-  const auto moved = [&](std::int64_t rows) {
-    const std::int64_t bytes = 2 * rows * width * isa::kVmemRowBytes;
-    return kKernelCycles + static_cast<double>(bytes) / target.hbm_bytes_per_cycle;
-  };
-  const auto is_long = [](std::int64_t extent) { return extent > 1; };
   double cycles = kKernelCycles + of_kernel(table_rows, width, count, target);
-  if (!is_matrix) cycles += moved(table_rows);
-  if (std::count_if(view.inners.begin(), view.inners.end(), is_long) > 1) cycles += moved(count);
+  if (!is_matrix) cycles += turned_cycles(view, table_rows, target);
+  if (std::count_if(view.inners.begin(), view.inners.end(), is_long) > 1) {
+    cycles += turned_cycles(view, count, target);
+  }
   return cycles;
 }
 
@@ -385,7 +400,9 @@ Id IndexedRows::append_scatter(const Scattering& scattering, Id table, Id number
   scatter.operands = {table, numbers, rows};
   const ElementType type = edit_.shape(table).type;
   scatter.shape = hlo::array_shape(type, edit_.dimensions(table));
-  scatter.gather.edit().offset_dims = {1};
+  for (std::int64_t d = 1; d < scatter.shape.rank(); ++d) {
+    scatter.gather.edit().offset_dims.push_back(d);
+  }
   scatter.gather.edit().collapsed_slice_dims = {0};
   scatter.gather.edit().start_index_map = {0};
   scatter.gather.edit().index_vector_dim = 1;
@@ -413,9 +430,66 @@ Id IndexedRows::scatter_elements(const Scattering& scattering) {
   const Id numbers = rows_or_none(scattering);
   const Id table = edit_.reshape(scattering.array, {view.batch * view.indexed});
   const Id updates = edit_.reshape(scattering.updates, {view.batch * scattering.picks});
-  const Id made = append_scatter(scattering, table, numbers, updates);
-  module_.entry_computation().at(made).gather.edit().offset_dims.clear();
-  return made;
+  return append_scatter(scattering, table, numbers, updates);
+}
+
+/// Blocks of what the dimensions without numbers have, into the table where it stands.
+Id IndexedRows::scatter_blocks(const Scattering& scattering) {
+  const IndexedView& view = scattering.view;
+  const auto outer = static_cast<std::int64_t>(view.outers.size());
+  const auto extents_with = [&](std::int64_t numbered) {
+    Extents extents = view.outers;
+    extents.push_back(numbered);
+    extents.insert(extents.end(), view.inners.begin(), view.inners.end());
+    return extents;
+  };
+  Extents to_front(extents_with(1).size());
+  std::iota(to_front.begin(), to_front.end(), 0);
+  Extents back = to_front;
+  std::rotate(to_front.begin(), to_front.begin() + outer, to_front.begin() + outer + 1);
+  std::rotate(back.begin(), back.begin() + 1, back.begin() + outer + 1);
+  const auto as_blocks = [&](Id value, std::int64_t numbered) {
+    return edit_.transpose(edit_.reshape(value, extents_with(numbered)), to_front);
+  };
+  const Id table = as_blocks(scattering.array, view.indexed);
+  const Id updates = as_blocks(scattering.updates, scattering.picks);
+  const Id numbers = rows_or_none(scattering);
+  return edit_.transpose(append_scatter(scattering, table, numbers, updates), back);
+}
+
+/// Cycles in which a table is read and written once, in the tiles that suit it best.
+double IndexedRows::passing_cycles(const IndexedView& view) const {
+  Extents extents = view.outers;
+  extents.insert(extents.end(), view.inners.begin(), view.inners.end());
+  extents.push_back(view.batch * view.indexed);
+  return kKernelCycles +
+         2 * 4096 * static_cast<double>(fewest_registers(extents)) / target_.hbm_bytes_per_cycle;
+}
+
+/// Cycles of scatter_blocks(), with a copy of the table, which may be needed elsewhere, and one
+/// more where it has to be turned. Without end for what is no block of two dimensions.
+double IndexedRows::blocks_cycles(const Scattering& scattering) const {
+  const IndexedView& view = scattering.view;
+  Extents block = view.outers;
+  block.insert(block.end(), view.inners.begin(), view.inners.end());
+  if (view.batch > 1 || std::count_if(block.begin(), block.end(), is_long) < 2) return HUGE_VAL;
+  IndexedView in_blocks = view;
+  in_blocks.indexed = view.indexed * fewest_registers(block);
+  in_blocks.outers = {};
+  in_blocks.inners = {isa::kSublanes, isa::kLanes};
+  return scattered_blocks_cycles(block, scattering.picks, target_) +
+         (view.outer > 1 ? 2 : 1) * passing_cycles(in_blocks);
+}
+
+/// Cycles of scatter_last(), besides its selection: rows of the updates are picked for all of the
+/// table, which passes by once more.
+double IndexedRows::last_cycles(const Scattering& scattering) const {
+  const IndexedView& view = scattering.view;
+  IndexedView source = view;
+  source.indexed = scattering.picks;
+  source.picks = {view.indexed};
+  return pick_cycles(source, view.indexed, view.batch == 1 && view.outer == 1, true) +
+         passing_cycles(view);
 }
 
 /// The way that takes the fewest cycles of those that the operation has.
@@ -423,8 +497,9 @@ Id IndexedRows::scatter(const Scattering& scattering, bool is_matrix) {
   const IndexedView& view = scattering.view;
   const ElementType type = edit_.shape(scattering.array).type;
   const HloOpcode opcode = scattering.opcode;
-  const double rows =
-      cycles_by_rows(scattered_rows_cycles, view, scattering.picks, is_matrix, target_);
+  double rows = cycles_by_rows(scattered_rows_cycles, view, scattering.picks, is_matrix, target_);
+  if (!is_matrix) rows += turned_cycles(view, view.batch * view.indexed, target_);  // And back.
+  const double blocks = blocks_cycles(scattering);
   const bool is_single = view.outer * view.inner == 1;
   const double by_element =
       2 * kKernelCycles +
@@ -436,8 +511,11 @@ Id IndexedRows::scatter(const Scattering& scattering, bool is_matrix) {
     const double selection = selection_cycles(numbers, scattering.picks);
     const bool fits = scattering.picks < (1 << 24);
     if (is_single && (!fits || by_element < selection)) return scatter_elements(scattering);
-    if (fits && (selection < rows || is_single)) return scatter_last(scattering);
-    return scatter_rows(scattering);
+    const bool finds_last = fits && (selection < rows || is_single);
+    if (blocks < (finds_last ? selection + last_cycles(scattering) : rows)) {
+      return scatter_blocks(scattering);
+    }
+    return finds_last ? scatter_last(scattering) : scatter_rows(scattering);
   }
   const bool is_sum = opcode == HloOpcode::kAdd;
   const bool is_extreme = opcode == HloOpcode::kMaximum || opcode == HloOpcode::kMinimum;
@@ -446,10 +524,13 @@ Id IndexedRows::scatter(const Scattering& scattering, bool is_matrix) {
   const bool is_short = digits == 1 && view.batch == 1 &&
                         is_short_table(view.indexed, view.outer * view.inner,
                                        is_single ? kScatteredElementCycles : kAddedRowCycles);
-  if ((is_sum || is_extreme) && (is_short || digits * selection_cycles(view, scattering.picks) <=
-                                                 (is_single ? by_element : rows))) {
-    return scatter_selected(scattering);
+  const double selection = digits * selection_cycles(view, scattering.picks);
+  const double otherwise = is_single ? by_element : rows;
+  if ((is_sum || is_extreme) && (is_short || selection <= otherwise)) {
+    return blocks < std::max(selection, passing_cycles(view)) ? scatter_blocks(scattering)
+                                                              : scatter_selected(scattering);
   }
+  if (blocks < otherwise) return scatter_blocks(scattering);
   return is_single ? scatter_elements(scattering) : scatter_rows(scattering);
 }
 

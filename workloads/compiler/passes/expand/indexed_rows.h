@@ -83,6 +83,10 @@ class IndexedRows {
   Id scatter_elements(const Scattering& scattering);
   Id scatter_selected(const Scattering& scattering);
   Id scatter_last(const Scattering& scattering);
+  Id scatter_blocks(const Scattering& scattering);
+  double passing_cycles(const IndexedView& view) const;
+  double blocks_cycles(const Scattering& scattering) const;
+  double last_cycles(const Scattering& scattering) const;
   Id rows_or_none(const Scattering& scattering);
   Id append_scatter(const Scattering& scattering, Id table, Id numbers, Id rows);
 

@@ -213,6 +213,30 @@ std::int64_t columns_of_sequence(std::int64_t sequences, std::int64_t length) {
   return columns;
 }
 
+/// The dimension that lies along the lanes while another one is gone through: the last one, or one
+/// that fills its tiles at least twice as well. Of a scan along the last one: none, where none
+/// fills whole registers by itself.
+std::optional<std::size_t> lanes_of_scan(const Extents& extents, std::size_t dimension) {
+  const auto filled = [&](std::size_t d) {
+    const auto extent = static_cast<double>(extents[d]);
+    return extent / static_cast<double>(round_up(extents[d], std::int64_t{isa::kLanes}));
+  };
+  std::size_t best = extents.size() - 1;
+  if (best == dimension) {
+    for (std::size_t d = 0; d < dimension; ++d) {
+      if (best == dimension || filled(d) >= filled(best)) best = d;
+    }
+    const bool fills = best != dimension && extents[best] >= isa::kLanes;
+    return fills && extents.size() > 2 ? std::optional(best) : std::nullopt;
+  }
+  for (std::size_t d = 0; d + 1 < extents.size(); ++d) {
+    if (d != dimension && filled(d) >= 2 * filled(extents.size() - 1) && filled(d) > filled(best)) {
+      best = d;
+    }
+  }
+  return best;
+}
+
 bool Scans::has_scan_kernel(Id value, const Cumulation& how, std::size_t dimension) const {
   const hlo::Shape shape = edit_.shape(value);
   const bool is_integer = shape.type == ElementType::kS32;
@@ -220,7 +244,7 @@ bool Scans::has_scan_kernel(Id value, const Cumulation& how, std::size_t dimensi
   if (!identity || !(is_integer || is_float(shape.type))) return false;
   if (scalar_value(at(how.initial)) != identity) return false;
   const std::int64_t length = shape.dimensions[dimension];
-  if (dimension + 1 < shape.dimensions.size()) return scan_fits(length, target_);
+  if (lanes_of_scan(shape.dimensions, dimension)) return scan_fits(length, target_);
   const std::int64_t sequences = shape.element_count() / std::max<std::int64_t>(1, length);
   return scan_fits(length / columns_of_sequence(sequences, length) + 1, target_);
 }
@@ -237,7 +261,7 @@ Id Scans::scan_one(Id value, const Cumulation& how, std::size_t dimension) {
   const auto length = static_cast<double>(shape.dimensions[dimension]);
   const double by_selection = 3000 + 4 * elements * length / 1024;
   const double by_steps = std::ceil(std::log2(length + 1)) * 3 * (1500 + elements / 100);
-  const bool is_minor = dimension + 1 == shape.dimensions.size();
+  const bool is_minor = !lanes_of_scan(shape.dimensions, dimension);
   const double by_kernel = (is_minor ? 9000 : 3000) + elements / (is_minor ? 20 : 50);
   if (has_scan_kernel(value, how, dimension) &&
       by_kernel < (can_select ? std::min(by_selection, by_steps) : by_steps)) {
@@ -295,24 +319,23 @@ Id Scans::scan_by_kernel(Id value, const Cumulation& how, std::size_t dimension)
   const ElementType type = edit_.shape(value).type;
   if (is_float(type)) value = edit_.convert(value, ElementType::kF32);
   const Extents extents = edit_.dimensions(value);
-  const std::int64_t length = extents[dimension], lanes = extents.back();
-  Id result = -1;
-  if (dimension + 1 == extents.size()) {
+  const std::int64_t length = extents[dimension];
+  const std::optional<std::size_t> lanes = lanes_of_scan(extents, dimension);
+  if (!lanes) {
     const std::int64_t sequences = edit_.shape(value).element_count() / length;
     const std::int64_t columns = columns_of_sequence(sequences, length);
-    result = scan_in_columns(edit_.reshape(value, {sequences, length}), how, columns);
-    return edit_.convert(edit_.reshape(result, extents), type);
+    const Id rows = edit_.reshape(value, {sequences, length});
+    return edit_.convert(edit_.reshape(scan_in_columns(rows, how, columns), extents), type);
   }
-  // The dimension next to the last one.
-  const auto rank = static_cast<std::int64_t>(extents.size());
   Extents permutation;
-  for (std::int64_t d = 0; d + 1 < rank; ++d) {
-    if (d != static_cast<std::int64_t>(dimension)) permutation.push_back(d);
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (d != dimension && d != *lanes) permutation.push_back(static_cast<std::int64_t>(d));
   }
-  permutation.insert(permutation.end(), {static_cast<std::int64_t>(dimension), rank - 1});
-  const std::int64_t outer = edit_.shape(value).element_count() / (length * lanes);
-  value = edit_.reshape(edit_.transpose(value, permutation), {outer, length, lanes});
-  result = edit_.reshape(scan_rows(value, how), extents_at(extents, permutation));
+  permutation.push_back(static_cast<std::int64_t>(dimension));
+  permutation.push_back(static_cast<std::int64_t>(*lanes));
+  const std::int64_t outer = edit_.shape(value).element_count() / (length * extents[*lanes]);
+  value = edit_.reshape(edit_.transpose(value, permutation), {outer, length, extents[*lanes]});
+  const Id result = edit_.reshape(scan_rows(value, how), extents_at(extents, permutation));
   return edit_.convert(edit_.transpose(result, inverse(permutation)), type);
 }
 

@@ -329,20 +329,9 @@ Id WindowForms::combine_shifted(Id value, std::size_t dimension, const WindowDim
   return all;
 }
 
-/// The least bytes of an array in tiles, over all pairs of dimensions that may fill them.
-double densest_bytes(const hlo::Shape& shape) {
-  double least = kInfinity;
-  const Extents& extents = shape.dimensions;
-  for (std::size_t rows = 0; rows < extents.size(); ++rows) {
-    for (std::size_t lanes = 0; lanes < extents.size(); ++lanes) {
-      if (rows == lanes) continue;
-      const std::int64_t padded =
-          round_up(extents[rows], std::int64_t{8}) * round_up(extents[lanes], std::int64_t{128});
-      const std::int64_t others = shape.element_count() / (extents[rows] * extents[lanes]);
-      least = std::min(least, static_cast<double>(others * padded));
-    }
-  }
-  return least * hlo::byte_size(shape.type);
+/// The least bytes of an array in tiles.
+double densest_bytes(const Extents& extents, ElementType type) {
+  return 1024.0 * static_cast<double>(fewest_registers(extents) * hlo::byte_size(type));
 }
 
 /// Whether the positions of a window, combined one after the other from parts of the array, take
@@ -374,7 +363,7 @@ bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
   const auto padded = static_cast<double>(
       in_order(merged, order_of_windows(kernel, merged, kernel.shape, target_.vmem_bytes))
           .padded_bytes());
-  const double dense = densest_bytes(hlo::array_shape(ElementType::kF32, image.dimensions));
+  const double dense = densest_bytes(image.dimensions, ElementType::kF32);
   double passes = 0, kernels = 0;
   for (const WindowDimension& w : pooling.window) {
     if (is_trivial(w)) continue;
@@ -405,7 +394,7 @@ bool WindowForms::is_faster_from_outside(const HloInstruction& pooling) const {
       (3 * static_cast<double>(first.size) + 1) / static_cast<double>(first.stride);
   const double kernels = 3 + 3 / static_cast<double>(last.stride);
   const auto bytes = static_cast<double>(image.element_count() * hlo::byte_size(image.type));
-  return slices * densest_bytes(image) < kernels * bytes;
+  return slices * densest_bytes(image.dimensions, image.type) < kernels * bytes;
 }
 
 /// One dimension after the other, until a kernel takes the rest.

@@ -188,7 +188,7 @@ InstructionId LayoutSearch::representative(InstructionId id) {
 }
 
 bool LayoutSearch::is_stuck(InstructionId id) const {
-  if (!chooses_order(at(id).opcode) && !moves_rows(at(id))) return true;
+  if (!chooses_order(at(id)) && !moves_rows(at(id))) return true;
   const bool is_result = id == computation_.root;
   if (!is_entry_ && (is_result || at(id).opcode == HloOpcode::kParameter)) return true;
   const auto& readers = users_[static_cast<std::size_t>(id)];
@@ -196,7 +196,7 @@ bool LayoutSearch::is_stuck(InstructionId id) const {
     const bool is_root_tuple = user == computation_.root && at(user).opcode == HloOpcode::kTuple;
     if (is_root_tuple) return !is_entry_;
     if (moves_rows(at(user))) return at(user).operands[1] == id;
-    return shape(user).is_tuple() || !chooses_order(at(user).opcode);
+    return shape(user).is_tuple() || !chooses_order(at(user));
   });
 }
 
@@ -211,7 +211,7 @@ bool LayoutSearch::ends_between(InstructionId operand, InstructionId user) const
     return !orders_[static_cast<std::size_t>(id)].empty();
   };
   return is_given(operand) != is_given(user) &&
-         (is_dynamic_part(at(operand).opcode) || is_dynamic_part(at(user).opcode));
+         (is_dynamic_part(at(operand)) || is_dynamic_part(at(user)));
 }
 
 /// What is concatenated lies as the whole does, but for expressions over few lanes that take longer
@@ -275,7 +275,7 @@ void LayoutSearch::make_groups() {
     }
     group.is_fixed |= is_stuck(id);
     group.has_product |= instruction.opcode == HloOpcode::kDot;
-    if (is_dynamic_part(instruction.opcode)) group.parts.push_back(id);
+    if (is_dynamic_part(instruction)) group.parts.push_back(id);
     traffic_[static_cast<std::size_t>(id)] = accesses(instruction);
   }
   for (Group& group : groups_) {
@@ -308,7 +308,7 @@ double LayoutSearch::accesses(const HloInstruction& instruction) const {
     case HloOpcode::kParameter:
       count = !readers.empty() && std::all_of(readers.begin(), readers.end(),
                                               [&](InstructionId user) {
-                                                return is_dynamic_part(at(user).opcode) &&
+                                                return is_dynamic_part(at(user)) &&
                                                        at(user).operands[0] == instruction.id;
                                               })
                   ? 0
@@ -331,7 +331,7 @@ bool LayoutSearch::moves_whole_tiles(const Group& group, const DimensionOrder& o
   const DimensionOrder rows = row_major(static_cast<std::int64_t>(order.size()));
   return std::all_of(group.parts.begin(), group.parts.end(), [&](InstructionId id) {
     const PartOfArray of = part_of_array(computation_, at(id));
-    return takes_whole_tiles(of.array, of.part, order) &&
+    return lies_for_parts(computation_, at(id), order) &&
            (is_one_range(of.array, of.part, order) || !is_one_range(of.array, of.part, rows));
   });
 }

@@ -89,6 +89,7 @@ class LayoutAssignment {
     make_dots_fit();
     make_parts_fit();
     make_steps_fit();
+    make_blocks_fit();
     make_rows_fit();
     make_windows_fit();
     make_results_agree(aliases, given);
@@ -118,6 +119,7 @@ class LayoutAssignment {
   void make_dots_fit();
   void make_parts_fit();
   void make_steps_fit();
+  void make_blocks_fit();
   void make_rows_fit();
   void make_windows_fit();
   InstructionId in_order(InstructionId id, const Order& order);
@@ -144,10 +146,9 @@ class LayoutAssignment {
 /// if it would cut tiles: what wants it gets a copy.
 void LayoutAssignment::assign(InstructionId id, const Order& wanted) {
   if (at(id).shape.is_tuple() || at(id).shape.rank() < 2 || !order(id).empty()) return;
-  if (is_dynamic_part(at(id).opcode)) {
-    const PartOfArray of = part_of_array(computation_, at(id));
-    const bool is_row_major = wanted == row_major(at(id).shape.rank());
-    if (!is_row_major && !takes_whole_tiles(of.array, of.part, wanted)) return;
+  if (is_dynamic_part(at(id)) && wanted != row_major(at(id).shape.rank()) &&
+      !lies_for_parts(computation_, at(id), wanted)) {
+    return;
   }
   order(id) = wanted;
   work_.push_back(id);
@@ -426,6 +427,23 @@ void LayoutAssignment::make_steps_fit() {
     wanted.push_back(minor);
     const InstructionId operand = in_order(at(id).operands[0], wanted);
     at(id).operands[0] = operand;
+    behind_copy(id, wanted);
+  }
+}
+
+/// Blocks that are gathered or scattered are ranges of their table.
+void LayoutAssignment::make_blocks_fit() {
+  const std::size_t count = computation_.instructions.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const InstructionId id = static_cast<InstructionId>(i);
+    if (!moves_blocks(at(id)) || lies_for_parts(computation_, at(id), order(id))) continue;
+    Order wanted = order(id);
+    wanted.erase(std::find(wanted.begin(), wanted.end(), 0));
+    wanted.insert(wanted.begin(), 0);
+    for (std::size_t operand = 0; operand < at(id).operands.size(); operand += 2) {
+      const InstructionId fits = in_order(at(id).operands[operand], wanted);
+      at(id).operands[operand] = fits;
+    }
     behind_copy(id, wanted);
   }
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "workloads/compiler/ir/array_part.h"
+
 namespace tpu::compiler {
 
 using hlo::Computation;
@@ -9,8 +11,8 @@ using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::InstructionId;
 
-bool chooses_order(HloOpcode opcode) {
-  switch (opcode) {
+bool chooses_order(const HloInstruction& instruction) {
+  switch (instruction.opcode) {
     case HloOpcode::kParameter:
     case HloOpcode::kConstant:
     case HloOpcode::kReshape:
@@ -28,7 +30,7 @@ bool chooses_order(HloOpcode opcode) {
     case HloOpcode::kDynamicUpdateSlice:
       return true;
     default:
-      return hlo::is_elementwise(opcode);
+      return hlo::is_elementwise(instruction.opcode) || moves_blocks(instruction);
   }
 }
 
@@ -42,6 +44,12 @@ std::vector<InstructionId> operands_in_step(const Computation& computation,
     case HloOpcode::kCopy:
     case HloOpcode::kDynamicSlice:
       return {instruction.operands[0]};
+    case HloOpcode::kGather:
+      if (!moves_blocks(instruction)) return {};
+      return {instruction.operands[0]};
+    case HloOpcode::kScatter:
+      if (!moves_blocks(instruction)) return {};
+      return {instruction.operands[0], instruction.operands[2]};
     case HloOpcode::kDynamicUpdateSlice:
     case HloOpcode::kSelectAndScatter:
       return {instruction.operands[0], instruction.operands[1]};
@@ -71,8 +79,9 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 }
 
 bool moves_rows(const HloInstruction& instruction) {
-  const bool is_gather = instruction.opcode == HloOpcode::kGather;
-  return is_gather || (instruction.opcode == HloOpcode::kScatter && !instruction.shape.is_tuple());
+  return (instruction.opcode == HloOpcode::kGather ||
+          instruction.opcode == HloOpcode::kScatter) &&
+         !instruction.shape.is_tuple() && !moves_blocks(instruction);
 }
 
 }  // namespace tpu::compiler

@@ -193,13 +193,13 @@ class PaddedImages {
   bool may_lie_anyhow(const HloInstruction& instruction) const {
     const auto i = static_cast<std::size_t>(instruction.id);
     if (i < asked_.size() && !asked_[i].empty()) return false;
-    if (!chooses_order(instruction.opcode)) return false;
+    if (!chooses_order(instruction)) return false;
     return std::all_of(users(instruction.id).begin(), users(instruction.id).end(),
                        [&](InstructionId user) {
-                         const HloOpcode opcode = computation_.at(user).opcode;
-                         if (opcode == HloOpcode::kConvolution)
+                         const HloInstruction& reader = computation_.at(user);
+                         if (reader.opcode == HloOpcode::kConvolution)
                            return images_.count(instruction.id) != 0;
-                         return chooses_order(opcode) || user == computation_.root;
+                         return chooses_order(reader) || user == computation_.root;
                        });
   }
 

@@ -36,6 +36,36 @@ bool is_only_in(const std::vector<PaddingDimension>& padding,
   return true;
 }
 
+/// A range of numbers, first to last; empty at first.
+struct Range {
+  std::int64_t first = -1, last = -1;
+
+  void take(std::int64_t number) {
+    first = first < 0 ? number : std::min(first, number);
+    last = std::max(last, number);
+  }
+  std::int64_t count() const { return first < 0 ? 0 : last - first + 1; }
+};
+
+/// Elements of a window that meet a pixel anywhere, and positions at which any of them does.
+struct Meetings {
+  Range elements, positions;
+};
+
+Meetings meetings_of(const WindowDimension& w, std::int64_t pixels, std::int64_t positions) {
+  Meetings met;
+  const std::int64_t end = (pixels - 1) * w.base_dilation;
+  for (std::int64_t element = 0; element < w.size; ++element) {
+    for (std::int64_t at = 0; at < positions; ++at) {
+      const std::int64_t place = at * w.stride + element * w.window_dilation - w.padding_low;
+      if (place < 0 || place > end || place % w.base_dilation != 0) continue;
+      met.elements.take(element);
+      met.positions.take(at);
+    }
+  }
+  return met;
+}
+
 class WindowPadding {
  public:
   explicit WindowPadding(hlo::Module& module)
@@ -56,6 +86,7 @@ class WindowPadding {
       while (takes_padding(entry_.at(id))) {
       }
       if (is_cut) leave_out(id, users_[i][0]);
+      if (entry_.at(id).opcode == HloOpcode::kConvolution) keep_to_pixels(id);
     }
     tidy(entry_);
   }
@@ -64,6 +95,7 @@ class WindowPadding {
   bool takes_padding(HloInstruction& convolution);
   Cuts cuts_of(const HloInstruction& cut) const;
   void leave_out(Id convolution, Id cut);
+  void keep_to_pixels(Id id);
   bool is_never_selected(Id value, const HloInstruction& scatter) const;
   void scatter_unpadded(Id scatter, Id cut);
 
@@ -124,6 +156,62 @@ void WindowPadding::leave_out(Id convolution, Id cut) {
   smaller.shape = entry_.at(cut).shape;
   smaller.id = cut;
   entry_.at(cut) = std::move(smaller);
+}
+
+/// A window of which half or more meets nothing but zeros loses that (a large window, or one with
+/// wide gaps, over a few pixels), and so does the result (gradients of such a window), which is
+/// padded then.
+void WindowPadding::keep_to_pixels(Id id) {
+  HloInstruction smaller = entry_.at(id);
+  const hlo::ConvolutionDimensions& dims = smaller.convolution;
+  GraphEditor::Extents limits = edit_.dimensions(smaller.operands[1]);
+  GraphEditor::Extents starts(limits.size(), 0);
+  const GraphEditor::Extents results = smaller.shape.dimensions;
+  bool is_cut = false;
+  std::vector<PaddingDimension> padding(results.size());
+  for (std::size_t i = 0; i < smaller.window.size(); ++i) {
+    WindowDimension& w = smaller.window[i];
+    const auto of_window = static_cast<std::size_t>(dims.kernel_spatial[i]);
+    const auto of_result = static_cast<std::size_t>(dims.output_spatial[i]);
+    const std::int64_t pixels =
+        edit_.dimensions(smaller.operands[0])[static_cast<std::size_t>(dims.input_spatial[i])];
+    const Meetings met = meetings_of(w, pixels, results[of_result]);
+    if (met.elements.count() == 0) return;
+    if (2 * met.elements.count() <= w.size) {
+      const std::int64_t before = met.elements.first, behind = w.size - 1 - met.elements.last;
+      w.size = met.elements.count();
+      w.padding_low -= before * w.window_dilation;
+      w.padding_high -= behind * w.window_dilation;
+      starts[of_window] = w.reversal ? behind : before;
+      limits[of_window] = starts[of_window] + w.size;
+      is_cut = true;
+    }
+    if (2 * met.positions.count() <= results[of_result]) {
+      PaddingDimension& around = padding[of_result];
+      around.low = met.positions.first;
+      around.high = results[of_result] - 1 - met.positions.last;
+      w.padding_low -= around.low * w.stride;
+      w.padding_high -= around.high * w.stride;
+      smaller.shape.dimensions[of_result] = met.positions.count();
+    }
+  }
+  edit_.stand_for(id);
+  if (is_cut) smaller.operands[1] = edit_.slice(smaller.operands[1], starts, limits);
+  const hlo::Shape whole = entry_.at(id).shape;
+  if (smaller.shape.dimensions == results) {
+    entry_.at(id) = std::move(smaller);
+    return;
+  }
+  HloInstruction padded;
+  padded.id = id;
+  padded.opcode = HloOpcode::kPad;
+  padded.name = smaller.name;
+  padded.metadata = smaller.metadata;
+  padded.shape = whole;
+  padded.padding = padding;
+  smaller.name += ".pixels";
+  padded.operands = {edit_.append_instruction(std::move(smaller)), edit_.scalar(whole.type, 0)};
+  entry_.at(id) = std::move(padded);
 }
 
 /// Whether every element wins against these, from the left and, but for its like, from the right.

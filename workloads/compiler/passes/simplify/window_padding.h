@@ -9,7 +9,8 @@ namespace tpu::compiler {
 /// only result are not computed: layers that pad by an operation of their own, causal convolutions
 /// and their gradients need no array of padded pixels. Nor does the gradient of a maximum over
 /// windows, which JAX lowers for the CPU as a pad by what is never selected, a select-and-scatter,
-/// and a slice of what was there before.
+/// and a slice of what was there before. Elements of a window that meet nothing but zeros anywhere
+/// are cut off it where they are half of it or more, and so is what such a window would have made.
 ///
 /// Needs: a verified module without call and fusion in the entry; layouts not assigned yet.
 /// Leaves: the same values.
