@@ -80,7 +80,7 @@ TEST(BlockScatter, AnyNumberOfUpdates) {
 
 /// What has one value everywhere is written, not read.
 TEST(BlockScatter, IntoOneValue) {
-  for (const char* blocks : {"60", "300", "1030"}) {
+  for (const char* blocks : {"24", "60", "300", "1030"}) {
     BlockScatter scatter{std::string(blocks) + ",40,200", "30", "30,40,200"};
     scatter.is_uniform = true;
     check_blocks(scatter, indices(-2, 62));

@@ -517,6 +517,21 @@ TEST(ConvolutionForms, ALineByGroupsIsNotRounded) {
 
 /// Behind a row of pixels that just fits stands what has room: one image more, not two. Of two
 /// blocks each has two buffers.
+/// Nor is what a depthwise convolution of images reads that a kernel has made.
+TEST(ConvolutionForms, AComputedImageByGroupsIsNotRounded) {
+  HloCheck check;
+  check.round_matmul_operands = false;
+  check.tolerance = 1e-6;
+  for (const char* window : {"size=1x1", "size=3x3 pad=1_1x1_1"}) {
+    const std::string size = std::string(window).substr(5, 1) + "," + std::string(window)[5];
+    check_hlo("HloModule m\nENTRY main {\n  p = f32[4,8,8,200] parameter(0)\n  w = f32[" + size +
+                  ",1,200] parameter(1)\n  x = f32[4,8,8,200] cosine(p)\n  ROOT r = "
+                  "f32[4,8,8,200] convolution(x, w), window={" +
+                  window + "}, dim_labels=b01f_01io->b01f, feature_group_count=200\n}\n",
+              check);
+  }
+}
+
 TEST(ConvolutionForms, WhatHasNoRoomBehindARowIsAKernelOfItsOwn) {
   const std::string image = "f32[16,512,64]";
   HloCheck check;

@@ -321,7 +321,7 @@ int ExpressionGraph::turned_in_lanes(int value, hlo::ElementType type, std::int6
 }
 
 /// Whether the index along an axis of what is visited is at least, or less than, a bound; -1: it
-/// always is.
+/// always is. What is turned as a whole may be needed behind the space's last lane.
 int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direction,
                                        std::int64_t bound) {
   const bool is_least = direction == hlo::ComparisonDirection::kGe;
@@ -331,7 +331,8 @@ int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direct
     const std::int64_t rest = bound - away_.by[static_cast<std::size_t>(axis)];
     bound = rest > 0 ? (rest + step - 1) / step : -(-rest / step);
   }
-  if (is_least ? bound <= 0 : bound >= space_.extent(axis)) return -1;
+  const bool ends_with_space = !is_joined_ || axis != space_.lane_axis();
+  if (is_least ? bound <= 0 : ends_with_space && bound >= space_.extent(axis)) return -1;
   return position_test(axis, direction, bound);
 }
 

@@ -218,10 +218,13 @@ Id separate_groups(GraphEditor& edit, HloInstruction convolution, const EmitConv
 }
 
 bool is_depthwise(const GraphEditor& edit, const HloInstruction& convolution) {
+  return is_depthwise(edit.shape(convolution.operands[0]), convolution);
+}
+
+bool is_depthwise(const hlo::Shape& input, const HloInstruction& convolution) {
   const ConvolutionDimensions& dims = convolution.convolution;
   const std::int64_t groups = groups_of(convolution);
   const bool of_batch = convolution.batch_group_count > 1;
-  const hlo::Shape input = edit.shape(convolution.operands[0]);
   const std::int64_t own = of_batch ? dims.input_batch : dims.input_feature;
   return groups > 1 && extent_of(input, own) == groups &&
          extent_of(convolution.shape, dims.output_feature) == groups &&

@@ -100,6 +100,7 @@ GraphEditor::Id convolution_as_dot(GraphEditor& edit, const hlo::HloInstruction&
 /// One feature in each group and one result of it, forward and input gradient, or the gradient of
 /// such a kernel.
 bool is_depthwise(const GraphEditor& edit, const hlo::HloInstruction& convolution);
+bool is_depthwise(const hlo::Shape& input, const hlo::HloInstruction& convolution);
 /// A depthwise convolution without spatial dimension `index`: one for each position of the window
 /// (of the result of a gradient of a kernel), over images of which more stand one behind the other.
 GraphEditor::Id unroll_by_planes(GraphEditor& edit, const hlo::HloInstruction& convolution,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/convolution_steps.h"
 #include "workloads/compiler/passes/expand/operand_precision.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 
@@ -43,9 +44,8 @@ class Precision {
     return users_[static_cast<std::size_t>(id)];
   }
   bool carries(InstructionId id) const { return carries_[static_cast<std::size_t>(id)]; }
-  bool is_read_narrow(InstructionId user) {
-    return (is_product(at(user).opcode) && !asks_for_precision(at(user))) || carries(user);
-  }
+  bool is_read_narrow(InstructionId user) { return rounds(at(user)) || carries(user); }
+  bool rounds(const HloInstruction& product) const;
   std::vector<std::size_t> arrays_of(const HloInstruction& carrier) const;
   int dots_behind(InstructionId id);
   bool is_made_by_kernel(InstructionId id);
@@ -96,6 +96,13 @@ void Precision::find_carriers() {
                   std::all_of(users(id).begin(), users(id).end(),
                               [this](InstructionId user) { return is_read_narrow(user); });
   }
+}
+
+/// Products of the MXUs round their operands; depthwise convolutions are the vector unit's, in f32.
+bool Precision::rounds(const HloInstruction& product) const {
+  if (!is_product(product.opcode) || asks_for_precision(product)) return false;
+  return product.opcode == HloOpcode::kDot ||
+         !is_depthwise(entry_.at(product.operands[0]).shape, product);
 }
 
 int Precision::dots_behind(InstructionId id) {
