@@ -10,7 +10,7 @@
     tests/jax_differential.py --models                      small models of layers in any order, and the gradients of all weights
     tests/jax_differential.py --structures                  one operation of any places, windows, orders and types, or a loop; derivatives and batches of it
     tests/jax_differential.py --libraries                   training steps of flax, equinox, Haiku and Keras, with optax's losses and optimisers
-    tests/jax_differential.py --nets                        the training steps that bench/drawn_nets.py draws, smaller
+    tests/jax_differential.py --nets                        the training steps that bench/programs/drawn_nets.py draws, smaller
     tests/jax_differential.py --functions                   the functions of jax.numpy, jax.nn, jax.lax, jax.scipy, optax, flax by name
 
 Each program is a function of its seed: one to eight operations of jax.numpy and jax.lax at random shapes and types,
@@ -220,7 +220,7 @@ def main():
     parser.add_argument("--models", action="store_true", help="small models of random layers, and the gradients of their weights")
     parser.add_argument("--structures", action="store_true", help="one operation or loop of any form, its derivatives and batches")
     parser.add_argument("--libraries", action="store_true", help="training steps of random layers of libraries, with losses and optimisers")
-    parser.add_argument("--nets", action="store_true", help="training steps that bench/drawn_nets.py draws, smaller")
+    parser.add_argument("--nets", action="store_true", help="training steps that bench/programs/drawn_nets.py draws, smaller")
     parser.add_argument("--functions", action="store_true", help="each function by name, then its gradient; all of them without --count")
     parser.add_argument("--orders", action="store_true", help="a random order of dimensions is stated for each argument and result")
     parser.add_argument("--cycles", action="store_true", help="the same time with values on and off, by blocks and not")

@@ -1,4 +1,4 @@
-"""Training steps of the nets that a seed draws (bench/drawn_nets.py) in a small form, for tests/jax_differential.py --nets.
+"""Training steps of the nets that a seed draws (bench/programs/drawn_nets.py) in a small form, for tests/jax_differential.py --nets.
 
 The layers, types, losses and optimisers are those of the same seed; batches, images, texts and vocabularies are smaller. Weights and
 the optimiser's state are those after a few steps of JAX. Compared is what the step gives: the state, the statistics, the loss, and the
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest.mock
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "bench/programs"))
 import drawn_nets
 import jax
 import jax.numpy as jnp
