@@ -12,8 +12,9 @@ namespace tpu::compiler {
 /// - A gather or scatter by any mixture of batching, indexed and window dimensions becomes one of
 ///   whole rows of a table (a DMA per row), or, where that moves more, a selection: the gathered
 ///   dimension is compared with the indices element by element and reduced. The cheaper one is
-///   chosen by estimates of both in cycles. Where a gather takes all of two or more minor
-///   dimensions it may be one of blocks of whole tiles, which lie together, and moves nothing else.
+///   chosen by estimates of both in cycles. Where all of two or more dimensions is taken or
+///   updated, it may be a gather or scatter of blocks of whole tiles (a gather also of blocks that
+///   lie together behind dimensions of their own, of which each has numbers).
 ///   Single elements that are taken by DMA stand 128 in a row. Of updates that replace, the last
 ///   one of each place is found, then gathered.
 /// - A dynamic-slice or dynamic-update-slice along major dimensions stays as it is (whole tiles by
@@ -23,7 +24,7 @@ namespace tpu::compiler {
 /// Indices are clamped (gather, slices) or what lies outside is dropped (scatter), as HLO says.
 ///
 /// Needs: a simplified entry without calls; layouts not assigned yet.
-/// Leaves: gathers and scatters of rows by a vector of indices. Integers may leave integer
+/// Leaves: gathers and scatters of rows or blocks by a vector of indices. Integers may leave integer
 /// reductions. A refusal of a scatter whose combiner the scatter kernel does not have, or of
 /// several arrays at once.
 void rewrite_indexed_access(hlo::Module& module, const Target& target, Refusals& refusals);

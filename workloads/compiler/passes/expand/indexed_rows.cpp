@@ -467,12 +467,15 @@ double IndexedRows::passing_cycles(const IndexedView& view) const {
 }
 
 /// Cycles of scatter_blocks(), with a copy of the table, which may be needed elsewhere, and one
-/// more where it has to be turned. Without end for what is no block of two dimensions.
+/// more where it has to be turned. Without end for what are no words, or no block of two
+/// dimensions.
 double IndexedRows::blocks_cycles(const Scattering& scattering) const {
   const IndexedView& view = scattering.view;
   Extents block = view.outers;
   block.insert(block.end(), view.inners.begin(), view.inners.end());
-  if (view.batch > 1 || std::count_if(block.begin(), block.end(), is_long) < 2) return HUGE_VAL;
+  const bool is_word = hlo::byte_size(edit_.shape(scattering.array).type) == 4;
+  const bool is_block = std::count_if(block.begin(), block.end(), is_long) > 1;
+  if (!is_word || view.batch > 1 || !is_block) return HUGE_VAL;
   IndexedView in_blocks = view;
   in_blocks.indexed = view.indexed * fewest_registers(block);
   in_blocks.outers = {};
