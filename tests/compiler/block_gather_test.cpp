@@ -100,6 +100,25 @@ TEST(BlockGather, BlocksLieDensely) {
   EXPECT_EQ(cycles("12,128,64]"), dense);
 }
 
+/// Images of a convolution have their pixels outside of the batch, images that are gathered have
+/// not: there is a copy between them.
+TEST(BlockGather, ImagesOfAConvolutionAreGathered) {
+  for (const char* features : {"128", "8"}) {
+    const std::string f = features;
+    const std::string text =
+        "HloModule g\nENTRY main {\n  x = f32[70,6,6," + f + "] parameter(0)\n  i = s32[16] " +
+        "parameter(1)\n  w = f32[3,3," + f + ",24] parameter(2)\n  y = f32[16,6,6," + f +
+        "] gather(x, i), offset_dims={1,2,3}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=1, slice_sizes={1,6,6," +
+        f +
+        "}\n  ROOT r = f32[16,6,6,24] convolution(y, w), window={size=3x3 pad=1_1x1_1}, "
+        "dim_labels=b01f_01io->b01f\n}\n";
+    HloCheck check = indices(-3, 72);
+    check.tolerance = 5e-3;
+    check_hlo(text, check);
+  }
+}
+
 /// Blocks that are mostly padding are rows of elements.
 TEST(BlockGather, OtherWindowsAreNoBlocks) {
   const std::string narrow =

@@ -24,9 +24,9 @@ namespace tpu::compiler {
 /// Indices are clamped (gather, slices) or what lies outside is dropped (scatter), as HLO says.
 ///
 /// Needs: a simplified entry without calls; layouts not assigned yet.
-/// Leaves: gathers and scatters of rows or blocks by a vector of indices. Integers may leave integer
-/// reductions. A refusal of a scatter whose combiner the scatter kernel does not have, or of
-/// several arrays at once.
+/// Leaves: gathers and scatters of rows or blocks by a vector of indices. Integers may leave
+/// integer reductions. A refusal of a scatter whose combiner the scatter kernel does not have, or
+/// of several arrays at once.
 void rewrite_indexed_access(hlo::Module& module, const Target& target, Refusals& refusals);
 
 }  // namespace tpu::compiler

@@ -79,8 +79,7 @@ DimensionOrder order_of_part(const DimensionOrder& whole, const std::vector<std:
 }
 
 bool moves_rows(const HloInstruction& instruction) {
-  return (instruction.opcode == HloOpcode::kGather ||
-          instruction.opcode == HloOpcode::kScatter) &&
+  return (instruction.opcode == HloOpcode::kGather || instruction.opcode == HloOpcode::kScatter) &&
          !instruction.shape.is_tuple() && !moves_blocks(instruction);
 }
 
