@@ -106,8 +106,7 @@ class IndexedAccess {
   Extents own_picks(const HloInstruction& gather) const;
   Id start_of(const HloInstruction& gather, const Extents& extents, std::int64_t dimension);
   bool take_blocks(const HloInstruction& gather, double otherwise);
-  double slabs_cycles(const HloInstruction& gather, const Roles& roles, const Extents& extents,
-                      std::int64_t picks) const;
+  double slabs_cycles(const HloInstruction& gather, const Roles& roles, std::int64_t picks) const;
   void take_slabs(const HloInstruction& gather, Id array, Roles roles, const Extents& extents,
                   const Extents& picks);
   std::optional<Id> block_numbers(const HloInstruction& gather, std::int64_t inner);
@@ -353,26 +352,15 @@ bool IndexedAccess::take_blocks(const HloInstruction& gather, double otherwise) 
 }
 
 /// Cycles of a gather of all that the array has at the numbers, as blocks of the dimensions without
-/// numbers, which are two or more; without end where that is no way. What an earlier step made may
-/// have to be turned for it.
+/// numbers; without end where that is no way. What an earlier step made may have to be turned.
 double IndexedAccess::slabs_cycles(const HloInstruction& gather, const Roles& roles,
-                                   const Extents& extents, std::int64_t picks) const {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  const ElementType type = gather.shape.type;
-  if (hlo::byte_size(type) != 4 && type != ElementType::kBf16) return kNever;
-  if (!roles.batching.empty() || roles.indexed.empty()) return kNever;
-  const Extents block = joined({roles.view.outers, roles.view.inners});
-  const auto is_long = [](std::int64_t extent) { return extent > 1; };
-  const bool is_block = std::count_if(block.begin(), block.end(), is_long) > 1;
+                                   std::int64_t picks) const {
   const bool takes_one = std::all_of(roles.indexed.begin(), roles.indexed.end(), [&](auto d) {
     return gather.gather->slice_sizes[static_cast<std::size_t>(d)] == 1;
   });
-  if (!is_block || !takes_one) return kNever;
-  const double cycles = gathered_blocks_cycles(block, type, picks, target_);
+  if (!takes_one || roles.indexed.empty()) return std::numeric_limits<double>::infinity();
   const bool is_given = at(gather.operands[0]).opcode == HloOpcode::kParameter;
-  if (roles.outer.empty() || is_given) return cycles;
-  const auto bytes = static_cast<double>(product(extents) * hlo::byte_size(type));
-  return cycles + kKernelCycles + 2 * bytes / target_.hbm_bytes_per_cycle;
+  return rows_.gathered_blocks_cycles(roles.view, gather.shape.type, picks, !is_given);
 }
 
 void IndexedAccess::take_slabs(const HloInstruction& gather, Id array, Roles roles,
@@ -500,7 +488,7 @@ void IndexedAccess::visit_gather(Id id) {
   const bool is_matrix = extents.size() == 2 && roles.indexed == Extents{0};
   const bool is_word = hlo::byte_size(gather.shape.type) == 4;
   const double cycles = rows_.pick_cycles(roles.view, product(pick_extents), is_matrix, is_word);
-  const double slabs = slabs_cycles(gather, roles, extents, product(pick_extents));
+  const double slabs = slabs_cycles(gather, roles, product(pick_extents));
   if (!indexed.empty() && take_blocks(gather, std::min(cycles, slabs))) return;
   if (slabs < cycles) return take_slabs(gather, array, roles, extents, pick_extents);
   if (!expanded.empty() && cut_windows(gather, array, extents, expanded, cycles)) return;

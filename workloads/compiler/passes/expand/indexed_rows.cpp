@@ -49,6 +49,15 @@ double turned_cycles(const IndexedView& view, std::int64_t rows, const Target& t
   return kKernelCycles + passes * bytes / target.hbm_bytes_per_cycle;
 }
 
+/// What the dimensions without numbers have; nothing where they are not two or more, or several
+/// batches have tables of their own.
+Extents block_of(const IndexedView& view) {
+  Extents block = view.outers;
+  block.insert(block.end(), view.inners.begin(), view.inners.end());
+  const bool is_block = std::count_if(block.begin(), block.end(), is_long) > 1;
+  return view.batch == 1 && is_block ? block : Extents{};
+}
+
 }  // namespace
 
 double cycles_by_rows(RowsCycles of_kernel, const IndexedView& view, std::int64_t picks,
@@ -466,16 +475,26 @@ double IndexedRows::passing_cycles(const IndexedView& view) const {
          2 * 4096 * static_cast<double>(fewest_registers(extents)) / target_.hbm_bytes_per_cycle;
 }
 
+double IndexedRows::gathered_blocks_cycles(const IndexedView& view, ElementType type,
+                                           std::int64_t picks, bool turns) const {
+  const Extents block = block_of(view);
+  const bool has_kernel = hlo::byte_size(type) == 4 || type == ElementType::kBf16;
+  if (block.empty() || !has_kernel) return HUGE_VAL;
+  const double cycles = compiler::gathered_blocks_cycles(block, type, picks, target_);
+  if (!turns || view.outer == 1) return cycles;
+  const auto bytes =
+      static_cast<double>(view.outer * view.indexed * view.inner * hlo::byte_size(type));
+  return cycles + kKernelCycles + 2 * bytes / target_.hbm_bytes_per_cycle;
+}
+
 /// Cycles of scatter_blocks(), with a copy of the table, which may be needed elsewhere, and one
 /// more where it has to be turned. Without end for what are no words, or no block of two
 /// dimensions.
 double IndexedRows::blocks_cycles(const Scattering& scattering) const {
   const IndexedView& view = scattering.view;
-  Extents block = view.outers;
-  block.insert(block.end(), view.inners.begin(), view.inners.end());
+  const Extents block = block_of(view);
   const bool is_word = hlo::byte_size(edit_.shape(scattering.array).type) == 4;
-  const bool is_block = std::count_if(block.begin(), block.end(), is_long) > 1;
-  if (!is_word || view.batch > 1 || !is_block) return HUGE_VAL;
+  if (block.empty() || !is_word) return HUGE_VAL;
   IndexedView in_blocks = view;
   in_blocks.indexed = view.indexed * fewest_registers(block);
   in_blocks.outers = {};

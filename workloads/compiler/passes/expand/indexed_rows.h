@@ -57,6 +57,11 @@ class IndexedRows {
   /// [batch, outer, indexed, inner] by numbers [batch, picks] -> [batch, outer, picks, inner], the
   /// latter in that order but with any extents.
   Id pick(Id array, const IndexedView& view, Id numbers, std::int64_t picks, bool is_matrix);
+  /// Cycles of a gather of blocks of what the dimensions without numbers have, and of turning the
+  /// array for it where these stand around the others and it is not given so. Without end for what
+  /// is no block of two dimensions that has a kernel.
+  double gathered_blocks_cycles(const IndexedView& view, hlo::ElementType type, std::int64_t picks,
+                                bool turns) const;
   /// What stands at the numbers (a vector, in range) of a table's first dimension: a kernel's rows
   /// of a matrix, or blocks of more dimensions.
   Id append_gather(Id table, Id numbers);

@@ -36,8 +36,8 @@ bool is_only_in(const std::vector<PaddingDimension>& padding,
   return true;
 }
 
-/// A range of numbers, first to last; empty at first.
-struct Range {
+/// Numbers from a first to a last one; none at first.
+struct Span {
   std::int64_t first = -1, last = -1;
 
   void take(std::int64_t number) {
@@ -49,7 +49,7 @@ struct Range {
 
 /// Elements of a window that meet a pixel anywhere, and positions at which any of them does.
 struct Meetings {
-  Range elements, positions;
+  Span elements, positions;
 };
 
 Meetings meetings_of(const WindowDimension& w, std::int64_t pixels, std::int64_t positions) {
