@@ -48,7 +48,7 @@ class ElementwisePlanner {
     find_column_values();
     if (const auto refusal = find_outputs()) return *refusal;
     if (!limits_.whole_arrays) plan_.tile_values = tile_values_of(graph_, plan_);
-    repeat_large_tiles();
+    if (!limits_.whole_arrays) repeat_large_tiles();  // One block has no next one to begin again.
     choose_shape();
     if (const auto refusal = choose_units()) return *refusal;
     compute_again_what_has_no_room();
