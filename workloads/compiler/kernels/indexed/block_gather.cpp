@@ -7,6 +7,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/indexed/block_groups.h"
 #include "workloads/compiler/kernels/indexed/index_words.h"
 #include "workloads/compiler/kernels/lowering.h"
 #include "workloads/compiler/kernels/tiles/block_pipeline.h"
@@ -21,21 +22,11 @@ constexpr std::int64_t kMostTogether = 32;
 /// What a block's DMA takes beside what it moves (measured).
 constexpr double kStartedDmaCycles = 8;
 
-/// How blocks go through VMEM, so that the HBM is at its rate.
-struct BlockGroups {
-  std::int64_t block = 1;     ///< Granules.
-  std::int64_t piece = 1;     ///< Those that are moved at a time, a divisor of all.
-  std::int64_t together = 1;  ///< Blocks in a buffer.
-
-  BlockGroups(std::int64_t block_granules, std::int64_t count, const Target& target)
-      : block(block_granules) {
-    const auto most = std::min<std::int64_t>(
-        1024, static_cast<std::int64_t>(target.vmem_bytes / isa::kHbmGranuleBytes) / 8);
-    piece = std::min(block, most);
-    while (block % piece != 0) --piece;
-    while (2 * together <= std::min(kMostTogether, most / piece) && together < count) together *= 2;
-  }
-};
+BlockGroups gathered_groups(std::int64_t block_granules, std::int64_t count, const Target& target) {
+  const auto vmem = static_cast<std::int64_t>(target.vmem_bytes / isa::kHbmGranuleBytes);
+  const std::int64_t most = std::min<std::int64_t>(1024, vmem / 8);
+  return {block_granules, count, {1, most, most, kMostTogether}};
+}
 
 void check(const hlo::HloInstruction& instruction, const hlo::Shape& table,
            const hlo::Shape& indices) {
@@ -70,7 +61,8 @@ class BlockGatherKernel {
         table_blocks_(table.dimensions[0]),
         count_(instruction.shape.dimensions[0]),
         chunk_(indices_at_once(target)),
-        groups_(static_cast<std::int64_t>(granules(table)) / table_blocks_, count_, target) {}
+        groups_(gathered_groups(static_cast<std::int64_t>(granules(table)) / table_blocks_, count_,
+                                target)) {}
 
   LoweredKernel emit();
 
@@ -96,9 +88,7 @@ LoweredKernel BlockGatherKernel::emit() {
       builder_.allocate_vmem(static_cast<std::uint64_t>(2 * 2 * groups_.together * groups_.piece));
   const auto run = static_cast<std::uint32_t>(groups_.piece);
   load_dma_ = BoxDma(builder_, true, {run, 1, run});
-  store_dma_ = BoxDma(builder_, false,
-                      {run, static_cast<std::uint32_t>(groups_.together),
-                       static_cast<std::uint32_t>(groups_.block)});
+  store_dma_ = BoxDma(builder_, false, groups_.box());
   repeat(builder_, groups_.block / groups_.piece, [&](Index piece) {
     const ScalarOperand right = to_operand(builder_, multiply(builder_, piece, groups_.piece));
     const SReg from = builder_.add(table, right), to = builder_.add(result, right);
@@ -125,13 +115,7 @@ void BlockGatherKernel::emit_chunk(Index chunk, std::int64_t indices, SReg table
   };
   load.granules = [=](Index) { return groups_.together * groups_.piece; };
   store.flag = store_flag_;
-  store.granules = [=](Index group) -> ScalarOperand {
-    if (indices % groups_.together == 0) return groups_.together * groups_.piece;
-    const SReg left =
-        builder_.sub(indices, to_operand(builder_, multiply(builder_, group, groups_.together)));
-    return builder_.mul(builder_.min(left, groups_.together),
-                        static_cast<std::uint32_t>(groups_.piece));
-  };
+  store.granules = [=](Index group) { return groups_.granules(builder_, group, indices); };
   store.start = [=](Index group, Index buffer) {
     const Index first = add(builder_, multiply(builder_, chunk, chunk_),
                             multiply(builder_, group, groups_.together));
@@ -151,7 +135,8 @@ void BlockGatherKernel::emit_chunk(Index chunk, std::int64_t indices, SReg table
 
 double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::ElementType type,
                               std::int64_t count, const Target& target) {
-  const BlockGroups groups(fewest_registers(block) * hlo::byte_size(type), count, target);
+  const BlockGroups groups =
+      gathered_groups(fewest_registers(block) * hlo::byte_size(type), count, target);
   const double bytes = static_cast<double>(groups.block * isa::kHbmGranuleBytes);
   const std::int64_t pieces = groups.block / groups.piece;
   const double waits = static_cast<double>(pieces * ceil_divide(count, groups.together));

@@ -11,6 +11,7 @@
 #include "workloads/compiler/ir/constant_word.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/indexed/block_groups.h"
 #include "workloads/compiler/kernels/indexed/index_words.h"
 #include "workloads/compiler/kernels/indexed/scatter_combiner.h"
 #include "workloads/compiler/kernels/lowering.h"
@@ -27,22 +28,13 @@ constexpr std::int64_t kMostUpdates = 16;
 constexpr std::int64_t kRegistersTogether = 8;
 constexpr std::int64_t kRegisterGranules = 4, kRegisterRows = 8;
 
-/// How blocks and their updates go through VMEM.
-struct UpdateGroups {
-  std::int64_t block = kRegisterGranules;  ///< Granules.
-  std::int64_t piece = kRegisterGranules;  ///< Whole registers that are moved at a time.
-  std::int64_t together = 1;               ///< Updates of a group.
-
-  UpdateGroups(std::int64_t block_granules, std::int64_t count, const Target& target)
-      : block(block_granules) {
-    // Two buffers of updates, one of blocks.
-    const auto room = static_cast<std::int64_t>(target.vmem_bytes / isa::kHbmGranuleBytes) / 4;
-    const std::int64_t most = std::min<std::int64_t>(1024, room);
-    piece = std::min(block, most / kRegisterGranules * kRegisterGranules);
-    while (block % piece != 0) piece -= kRegisterGranules;
-    while (2 * together <= std::min(kMostUpdates, room / piece) && together < count) together *= 2;
-  }
-};
+/// Two buffers of updates and one of blocks, which has a spare one.
+BlockGroups scattered_groups(std::int64_t block_granules, std::int64_t count,
+                             const Target& target) {
+  const auto vmem = static_cast<std::int64_t>(target.vmem_bytes / isa::kHbmGranuleBytes);
+  const std::int64_t piece = std::min<std::int64_t>(1024, vmem / 8);
+  return {block_granules, count, {kRegisterGranules, piece, vmem / 4, kMostUpdates}};
+}
 
 /// Scatter of blocks of whole tiles into a table where it stands. The blocks that a group of
 /// updates is for come to VMEM, are combined with them one after the other, and go back before
@@ -59,8 +51,9 @@ class BlockScatterKernel {
         table_blocks_(instruction.shape.dimensions[0]),
         count_(updates.dimensions[0]),
         chunk_(indices_at_once(target)),
-        groups_(static_cast<std::int64_t>(granules(instruction.shape)) / table_blocks_, count_,
-                target) {
+        groups_(
+            scattered_groups(static_cast<std::int64_t>(granules(instruction.shape)) / table_blocks_,
+                             count_, target)) {
     if (start != nullptr) start_ = constant_word(*start, combiner.type);
   }
 
@@ -79,7 +72,7 @@ class BlockScatterKernel {
   std::optional<std::uint32_t> start_;  ///< What the table has everywhere; else it is there.
   KernelBuilder builder_;
   std::int64_t table_blocks_, count_, chunk_;
-  UpdateGroups groups_;
+  BlockGroups groups_;
   std::unique_ptr<IndexWords> numbers_;
   VmemRegion blocks_, updates_;
   BoxDma load_dma_, store_dma_, update_dma_;
@@ -105,9 +98,7 @@ LoweredKernel BlockScatterKernel::emit() {
   const auto run = static_cast<std::uint32_t>(groups_.piece);
   load_dma_ = BoxDma(builder_, true, {run, 1, run});
   store_dma_ = BoxDma(builder_, false, {run, 1, run});
-  update_dma_ = BoxDma(builder_, true,
-                       {run, static_cast<std::uint32_t>(groups_.together),
-                        static_cast<std::uint32_t>(groups_.block)});
+  update_dma_ = BoxDma(builder_, true, groups_.box());
   if (start_) fill_table(result);
   repeat(builder_, groups_.block / groups_.piece, [&](Index piece) {
     const ScalarOperand right = to_operand(builder_, multiply(builder_, piece, groups_.piece));
@@ -144,13 +135,7 @@ void BlockScatterKernel::fill_table(SReg result) {
 void BlockScatterKernel::emit_chunk(Index chunk, std::int64_t indices, SReg table, SReg updates) {
   BlockPipeline::Transfer load;
   load.flag = update_flag_;
-  load.granules = [=](Index group) -> ScalarOperand {
-    if (indices % groups_.together == 0) return groups_.together * groups_.piece;
-    const SReg left =
-        builder_.sub(indices, to_operand(builder_, multiply(builder_, group, groups_.together)));
-    return builder_.mul(builder_.min(left, groups_.together),
-                        static_cast<std::uint32_t>(groups_.piece));
-  };
+  load.granules = [=](Index group) { return groups_.granules(builder_, group, indices); };
   load.start = [=](Index group, Index buffer) {
     const Index first = add(builder_, multiply(builder_, chunk, chunk_),
                             multiply(builder_, group, groups_.together));
@@ -253,7 +238,8 @@ double scattered_blocks_cycles(const std::vector<std::int64_t>& block, std::int6
                                const Target& target) {
   // Measured: what an update takes beside its bytes, each comparison of two, and each register.
   constexpr double kUpdateCycles = 30, kComparedCycles = 1, kCombinedRegisterCycles = 1.5;
-  const UpdateGroups groups(kRegisterGranules * fewest_registers(block), count, target);
+  const BlockGroups groups =
+      scattered_groups(kRegisterGranules * fewest_registers(block), count, target);
   const auto pieces = static_cast<double>(groups.block / groups.piece);
   const auto together = static_cast<double>(groups.together);
   const auto bytes = static_cast<double>(groups.block * isa::kHbmGranuleBytes);
