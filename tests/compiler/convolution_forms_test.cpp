@@ -751,6 +751,20 @@ TEST(ConvolutionForms, PhasesOfAVolumeLeaveTheLanesToTheLongerDimension) {
   EXPECT_TRUE(last_dimensions(40).count(40) == 1);
 }
 
+/// A window over volumes becomes one over images, of which nobody has weighed on which side they
+/// lie: it takes the side with a kernel, not the patches of all its positions.
+TEST(ConvolutionForms, AVolumeOfManyFeaturesIsAnImageWithAKernel) {
+  hlo::Module module = hlo::read_hlo_text("test.hlo", R"(HloModule volumes
+ENTRY main {
+  x = bf16[14,2,28,8,200] parameter(0)
+  w = bf16[5,5,5,200,4] parameter(1)
+  ROOT y = bf16[14,2,28,8,4] convolution(x, w), window={size=5x5x5 pad=2_2x2_2x2_2}, dim_labels=b012f_012io->b012f
+})");
+  compiler::rewrite_convolutions(module, {});
+  EXPECT_EQ(count_of(module, hlo::HloOpcode::kConvolution), 1);
+  EXPECT_EQ(count_of(module, hlo::HloOpcode::kDot), 0);
+}
+
 /// Channels before height and width, as PyTorch and Equinox have them: the kernel lies as (output
 /// features, input features, height, width), its gradient comes with the output features in lanes.
 TEST(ConvolutionForms, AKernelGradientOfChannelsFirstHasAKernel) {

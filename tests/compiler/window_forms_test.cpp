@@ -323,18 +323,68 @@ TEST(WindowForms, TheGradientOfAWindowOfATurnedImageTakesTheFirstRow) {
 /// Rows of windows of 32 rows, and those of the next ones, are more than VMEM has.
 TEST(WindowForms, ALargeWindowIsReducedInTwoSteps) {
   EXPECT_EQ(count(check(R"(
-  x = f32[8,66,66,3] parameter(0)
-  ROOT s = f32[8,2,2,3] reduce-window(x, low), window={size=1x32x32x1 stride=1x33x33x1}, to_apply=max
+  x = f32[8,66,66,128] parameter(0)
+  ROOT s = f32[8,2,2,128] reduce-window(x, low), window={size=1x32x32x1 stride=1x33x33x1}, to_apply=max
 )"),
                   kPooling),
             2U);
   EXPECT_EQ(count(check(R"(
-  x = bf16[8,63,70,3] parameter(0)
-  y = f32[8,63,70,3] convert(x)
-  ROOT s = f32[8,3,13,3] reduce-window(y, zero), window={size=1x36x30x1 stride=1x32x4x1 pad=0_0x20_20x0_10x0_0}, to_apply=add
+  x = bf16[8,63,70,128] parameter(0)
+  y = f32[8,63,70,128] convert(x)
+  ROOT s = f32[8,3,13,128] reduce-window(y, zero), window={size=1x36x30x1 stride=1x32x4x1 pad=0_0x20_20x0_10x0_0}, to_apply=add
 )"),
                   kPooling),
             2U);
+}
+
+/// Windows of a long line and their gradient, which holds more of it in VMEM, lie as the gradient
+/// does where kernels take both; of few features both are made of parts of the image.
+TEST(WindowForms, WindowsOfLongLinesAndTheirGradientLieAlike) {
+  for (const bool has_kernels : {true, false}) {
+    const std::string shape = has_kernels ? "8,1024,64" : "2,1024,20";
+    const std::string pooled = has_kernels ? "8,512,64" : "2,512,20";
+    const std::string window = "window={size=1x3x1 stride=1x2x1 pad=0_0x0_1x0_0}, ";
+    const hlo::Module after = check(
+        "  x = f32[" + shape + "] parameter(0)\n  p = f32[" + pooled + "] reduce-window(x, low), " +
+        window + "to_apply=max\n  s = f32[" + shape + "] select-and-scatter(x, p, zero), " +
+        window + "select=ge, scatter=add\n  ROOT t = (f32[" + pooled + "], f32[" + shape +
+        "]) tuple(p, s)\n");
+    EXPECT_EQ(count(after, kScatter), has_kernels ? 1U : 0U);
+    EXPECT_EQ(count(after, kPooling), has_kernels ? 1U : 0U);
+  }
+}
+
+/// Strides along any dimensions, padding, dilation, elements that no window has; equal elements.
+TEST(WindowForms, WindowsOfFewFeaturesAreMadeOfPartsOfTheImage) {
+  std::mt19937 engine(7);
+  const auto below = [&engine](int n) { return static_cast<int>(engine() % unsigned(n)); };
+  std::size_t in_parts = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    std::string image = std::to_string(1 + below(2)), windows = image;
+    std::string size = "1", stride = "1", dilation = "1", padding = "0_0";
+    for (int d = 0; d < 2; ++d) {
+      const int extent = 20 + below(30), elements = 1 + below(4), step = 1 + below(4);
+      const int apart = 1 + (below(4) == 0 ? 1 : 0), reach = (elements - 1) * apart + 1;
+      const int low = below(elements), high = below(elements);
+      image += "," + std::to_string(extent);
+      windows += "," + std::to_string((extent + low + high - reach) / step + 1);
+      size += "x" + std::to_string(elements);
+      stride += "x" + std::to_string(step);
+      dilation += "x" + std::to_string(apart);
+      padding += "x" + std::to_string(low) + "_" + std::to_string(high);
+    }
+    const std::string features = "," + std::to_string(1 + below(4));
+    const std::string window = "window={size=" + size + "x1 stride=" + stride +
+                               "x1 pad=" + padding + "x0_0 rhs_dilate=" + dilation + "x1}, ";
+    const hlo::Module after = check(
+        "  x = f32[" + image + features + "] parameter(0)\n  g = f32[" + windows + features +
+        "] parameter(1)\n  p = f32[" + windows + features + "] reduce-window(x, low), " + window +
+        "to_apply=max\n  s = f32[" + image + features + "] select-and-scatter(x, g, zero), " +
+        window + "select=" + (below(2) == 0 ? "ge" : "gt") + ", scatter=add\n  ROOT t = (f32[" +
+        windows + features + "], f32[" + image + features + "]) tuple(p, s)\n");
+    in_parts += count(after, kScatter) == 0 ? 1 : 0;
+  }
+  EXPECT_GE(in_parts, 30U);
 }
 
 /// However many places they have; along the lanes they are turned first.
@@ -366,10 +416,11 @@ TEST(WindowForms, AWindowOverEverythingIsAReduction) {
   // Ten positions of eleven, and one that ends before the last element.
   for (const std::string window : {"size=1x2x9x1", "size=1x8x9x1 stride=1x2x1x1"}) {
     const bool one = window.find("stride") != std::string::npos;
-    const hlo::Module after =
-        check("  x = f32[3,9,9,8] parameter(0)\n  ROOT s = f32[3," + std::string(one ? "1" : "8") +
-              ",1,8] reduce-window(x, zero), window={" + window + "}, to_apply=add\n");
-    EXPECT_EQ(count(after, kPooling), 1U) << window;
+    const hlo::Module after = check(
+        "  x = f32[8,9,9,128] parameter(0)\n  ROOT s = f32[8," + std::string(one ? "1" : "8") +
+        ",1,128] reduce-window(x, zero), window={" + window + "}, to_apply=add\n");
+    EXPECT_EQ(count(after, kPooling) + (one ? 0 : count(after, hlo::HloOpcode::kAdd)), 1U)
+        << window;
     EXPECT_EQ(count(after, hlo::HloOpcode::kReduce), 1U) << window;
   }
 }
@@ -388,17 +439,20 @@ TEST(WindowForms, AProductOfEverythingIsOneOfItsPositions) {
 TEST(WindowForms, WindowsOverOneElementRepeatIt) {
   const auto text = [](int low, int windows) {
     const std::string n = std::to_string(windows), padded = std::to_string(windows + 6);
-    return "  x = f32[3,1,1,8] parameter(0)\n  p = f32[3," + padded + "," + padded +
-           ",8] pad(x, zero), padding=0_0x" + std::to_string(low) + "_" +
+    return "  x = f32[8,1,1,128] parameter(0)\n  p = f32[8," + padded + "," + padded +
+           ",128] pad(x, zero), padding=0_0x" + std::to_string(low) + "_" +
            std::to_string(windows + 5 - low) + "_6x6_" + std::to_string(windows - 1) +
-           "_6x0_0\n  ROOT s = f32[3," + n + "," + n +
-           ",8] reduce-window(p, zero), window={size=1x7x7x1}, to_apply=add\n";
+           "_6x0_0\n  ROOT s = f32[8," + n + "," + n +
+           ",128] reduce-window(p, zero), window={size=1x7x7x1}, to_apply=add\n";
   };
-  EXPECT_EQ(count(check(text(6, 7)), kPooling), 0U);
-  EXPECT_EQ(count(check(text(6, 6)), kPooling), 0U);
-  EXPECT_EQ(count(check(text(6, 8)), kPooling), 0U);  // The last of eight does not have it.
+  const auto sums = [](const hlo::Module& m) {
+    return count(m, kPooling) + count(m, hlo::HloOpcode::kAdd);
+  };
+  EXPECT_EQ(sums(check(text(6, 7))), 0U);
+  EXPECT_EQ(sums(check(text(6, 6))), 0U);
+  EXPECT_EQ(sums(check(text(6, 8))), 0U);  // The last of eight does not have it.
   // The first of seven does not.
-  EXPECT_EQ(count(check(text(7, 7)), kPooling), 1U);
+  EXPECT_EQ(sums(check(text(7, 7))), 6U);
 }
 
 /// The gradient of a mean over windows side by side, as JAX writes it.
@@ -413,27 +467,32 @@ TEST(WindowForms, SumsThatReachOneElementRepeatIt) {
   const auto left = [](const std::string& text) {
     return count(check(text), hlo::HloOpcode::kReduceWindow);
   };
-  EXPECT_EQ(left(body("3,5,6,8", "3,11,13,8", "0_0x1_1_1x1_1_1x0_0", "size=1x2x2x1", "3,10,12,8")),
-            0U);
+  EXPECT_EQ(
+      left(body("8,5,6,128", "8,11,13,128", "0_0x1_1_1x1_1_1x0_0", "size=1x2x2x1", "8,10,12,128")),
+      0U);
   // Three by two; elements behind the last window are 0.
-  EXPECT_EQ(left(body("3,5,6,8", "3,18,13,8", "0_0x2_3_2x1_1_1x0_0", "size=1x3x2x1", "3,16,12,8")),
-            0U);
+  EXPECT_EQ(
+      left(body("8,5,6,128", "8,18,13,128", "0_0x2_3_2x1_1_1x0_0", "size=1x3x2x1", "8,16,12,128")),
+      0U);
   // Windows that overlap, or leave gaps, or begin elsewhere, reach other elements.
-  EXPECT_EQ(left(body("3,5,6,8", "3,11,13,8", "0_0x1_1_1x1_1_1x0_0", "size=1x3x2x1", "3,9,12,8")),
-            1U);
-  EXPECT_EQ(left(body("3,5,6,8", "3,12,13,8", "0_0x2_1_1x1_1_1x0_0", "size=1x2x2x1", "3,11,12,8")),
-            1U);
+  EXPECT_EQ(
+      left(body("8,5,6,128", "8,11,13,128", "0_0x1_1_1x1_1_1x0_0", "size=1x3x2x1", "8,9,12,128")),
+      1U);
+  EXPECT_EQ(
+      left(body("8,5,6,128", "8,12,13,128", "0_0x2_1_1x1_1_1x0_0", "size=1x2x2x1", "8,11,12,128")),
+      1U);
 }
 
 /// Of a pad's elements that are the reducer's neutral one; other ones stay.
 TEST(WindowForms, PaddingBelongsToTheWindow) {
   for (const bool neutral : {true, false}) {
-    for (const std::string rows : {"1", "5"}) {
-      const std::string padded = rows == "1" ? "3" : "7";
-      const hlo::Module after = check(
-          "  x = f32[3," + rows + ",9,8] parameter(0)\n  p = f32[3," + padded + ",11,8] pad(x, " +
-          (neutral ? "low" : "zero") + "), padding=0_0x1_1x1_1x0_0\n  ROOT s = f32[3," + rows +
-          ",9,8] reduce-window(p, low), window={size=1x3x3x1}, to_apply=max\n");
+    for (const std::string rows : {"2", "5"}) {
+      const std::string padded = rows == "2" ? "4" : "7";
+      const hlo::Module after =
+          check("  x = f32[8," + rows + ",9,128] parameter(0)\n  p = f32[8," + padded +
+                ",11,128] pad(x, " + (neutral ? "low" : "zero") +
+                "), padding=0_0x1_1x1_1x0_0\n  ROOT s = f32[8," + rows +
+                ",9,128] reduce-window(p, low), window={size=1x3x3x1}, to_apply=max\n");
       EXPECT_EQ(count(after, hlo::HloOpcode::kPad), neutral ? 0U : 1U) << rows;
     }
   }

@@ -114,6 +114,7 @@ ExpressionGraph::ExpressionGraph(const hlo::Module& module, const hlo::Computati
                                  std::string kernel_name)
     : module_(module), fused_(fused), kernel_name_(std::move(kernel_name)) {
   choose_space();
+  turns_from_behind_ = turns_from_behind();
   const hlo::HloInstruction& root = fused_.at(fused_.root);
   std::vector<hlo::InstructionId> results{fused_.root};
   if (root.opcode == HloOpcode::kTuple) results = root.operands;

@@ -171,6 +171,7 @@ class ExpressionGraph {
   int shifted_parameter(hlo::InstructionId id, const hlo::Shape& shape,
                         const std::vector<int>& axes);
   bool turns_lanes(const hlo::HloInstruction& instruction, const std::vector<int>& axes) const;
+  bool turns_from_behind() const;
   int moved_in_lanes(hlo::InstructionId operand, std::int64_t start, const std::vector<int>& axes);
   int turned_in_lanes(int value, hlo::ElementType type, std::int64_t start);
   int without_others_lanes(int value, std::int64_t lanes, hlo::HloOpcode reducer);
@@ -244,6 +245,8 @@ class ExpressionGraph {
                            std::vector<std::int64_t>, std::vector<bool>, bool>;
   Distance away_;
   bool is_joined_ = false;  ///< What is visited is needed in the lane tiles beside a point's, too.
+  /// Some register is turned so that what stands behind a point comes to it.
+  bool turns_from_behind_ = false;
   std::map<Visit, int> known_;
 };
 

@@ -305,6 +305,15 @@ bool ExpressionGraph::turns_lanes(const hlo::HloInstruction& instruction,
          away_.along({space_.lane_axis()}).is_none();
 }
 
+bool ExpressionGraph::turns_from_behind() const {
+  return std::any_of(fused_.instructions.begin(), fused_.instructions.end(), [&](const auto& each) {
+    if (each.opcode == HloOpcode::kConcatenate || !moves_lanes(fused_, each)) return false;
+    const auto lanes = static_cast<std::size_t>(each.shape.layout.minor_to_major[0]);
+    return each.opcode == HloOpcode::kSlice ? each.slice->starts[lanes] > 0
+                                            : each.padding[lanes].low < 0;
+  });
+}
+
 /// The value of which each element stands `start` lanes further on.
 int ExpressionGraph::moved_in_lanes(hlo::InstructionId operand, std::int64_t start,
                                     const std::vector<int>& axes) {
@@ -321,7 +330,7 @@ int ExpressionGraph::turned_in_lanes(int value, hlo::ElementType type, std::int6
 }
 
 /// Whether the index along an axis of what is visited is at least, or less than, a bound; -1: it
-/// always is. What is turned as a whole may be needed behind the space's last lane.
+/// always is. What is turned may be needed behind the space's last lane.
 int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direction,
                                        std::int64_t bound) {
   const bool is_least = direction == hlo::ComparisonDirection::kGe;
@@ -331,7 +340,7 @@ int ExpressionGraph::add_position_test(int axis, hlo::ComparisonDirection direct
     const std::int64_t rest = bound - away_.by[static_cast<std::size_t>(axis)];
     bound = rest > 0 ? (rest + step - 1) / step : -(-rest / step);
   }
-  const bool ends_with_space = !is_joined_ || axis != space_.lane_axis();
+  const bool ends_with_space = (!is_joined_ && !turns_from_behind_) || axis != space_.lane_axis();
   if (is_least ? bound <= 0 : ends_with_space && bound >= space_.extent(axis)) return -1;
   return position_test(axis, direction, bound);
 }

@@ -209,11 +209,16 @@ class ConvolutionForms {
     return sides_->in_lanes(convolution);
   }
 
+  /// On its side; what was made in the place of something else takes whichever has one, and is
+  /// weighed in the next round.
   bool has_kernel(const HloInstruction& convolution) {
     if (convolution.window.size() != 2) return false;
-    return kernels_.has_kernel(convolution, edit_.shape(convolution.operands[0]),
-                               edit_.shape(convolution.operands[1]),
-                               has_batch_in_lanes(convolution));
+    const auto on_side = [&](bool in_lanes) {
+      return kernels_.has_kernel(convolution, edit_.shape(convolution.operands[0]),
+                                 edit_.shape(convolution.operands[1]), in_lanes);
+    };
+    const bool expected = has_batch_in_lanes(convolution);
+    return on_side(expected) || (!sides_->weighed(convolution) && on_side(!expected));
   }
 
   /// The value of a convolution, in forms that have kernels.

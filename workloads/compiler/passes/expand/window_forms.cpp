@@ -4,7 +4,6 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <set>
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
@@ -16,6 +15,8 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/expand/window_choice.h"
+#include "workloads/compiler/passes/expand/window_phases.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 #include "workloads/compiler/passes/simplify/window_padding.h"
@@ -43,8 +44,6 @@ using Extents = GraphEditor::Extents;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostPositions = 64;
-/// Dimensions that a pooling kernel wants: two of windows, two of tiles.
-constexpr std::size_t kKernelRank = 4;
 
 /// Positions of a window: the most along a dimension, parts apart, and all.
 std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling,
@@ -56,55 +55,6 @@ std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling
     all *= size;
   }
   return {most, all};
-}
-
-/// Dimensions of a window that are more than one element.
-Extents dimensions_of(const std::vector<WindowDimension>& window) {
-  Extents list;
-  for (std::size_t d = 0; d < window.size(); ++d) {
-    if (!is_trivial(window[d])) list.push_back(static_cast<std::int64_t>(d));
-  }
-  return list;
-}
-
-/// Arrays of four dimensions, merged of neighbours over which a window does not extend.
-struct FourDimensions {
-  std::vector<WindowDimension> window;
-  Extents ends;  ///< Behind the last of the dimensions that become each of the four.
-
-  Extents merged(const Extents& extents) const {
-    Extents four;
-    std::int64_t d = 0;
-    for (const std::int64_t end : ends) {
-      std::int64_t all = 1;
-      for (; d < end; ++d) all *= extents[static_cast<std::size_t>(d)];
-      four.push_back(all);
-    }
-    return four;
-  }
-};
-
-/// None where the window's dimensions are more than two, not neighbours, or the last one: nothing
-/// would fill the lanes.
-std::optional<FourDimensions> four_dimensions(const std::vector<WindowDimension>& window,
-                                              const Extents& extents) {
-  const Extents dimensions = dimensions_of(window);
-  const auto rank = static_cast<std::int64_t>(window.size());
-  if (dimensions.empty() || dimensions.size() > 2) return std::nullopt;
-  const std::int64_t first = dimensions.front(), last = dimensions.back();
-  if (last > first + 1 || last + 1 == rank) return std::nullopt;
-  std::int64_t before = 1;
-  for (std::int64_t d = 0; d < first; ++d) before *= extents[static_cast<std::size_t>(d)];
-  FourDimensions four;
-  four.window.resize(kKernelRank);
-  // What stands in front becomes the batch; else what stands behind, but for the last dimension.
-  const bool leads = before == 1 && last + 2 < rank;
-  const std::size_t row = leads ? 0 : 1;
-  if (first != last) four.window[row] = window[static_cast<std::size_t>(first)];
-  four.window[row + 1] = window[static_cast<std::size_t>(last)];
-  four.ends =
-      leads ? Extents{last, last + 1, rank - 1, rank} : Extents{first, last, last + 1, rank};
-  return four;
 }
 
 /// The one position of such a window has all elements of the dimension, each once.
@@ -137,17 +87,7 @@ bool is_neutral(HloOpcode operation, double value) {
 class WindowForms {
  public:
   WindowForms(hlo::Module& module, const Target& target)
-      : module_(module), target_(target), edit_(module) {
-    for (const HloInstruction& instruction : entry().instructions) {
-      if (instruction.opcode == HloOpcode::kSelectAndScatter) {
-        selected_.insert(instruction.operands[0]);
-      }
-      if (instruction.opcode != HloOpcode::kConvolution) continue;
-      Extents spatial = instruction.convolution->output_spatial;
-      std::sort(spatial.begin(), spatial.end());
-      images_.insert(std::move(spatial));
-    }
-  }
+      : module_(module), edit_(module), choice_(module, target) {}
 
   void run() {
     const std::size_t count = entry().instructions.size();
@@ -162,7 +102,6 @@ class WindowForms {
   bool visit_without_ones(HloInstruction pooling);
   bool visit_before_transpose(HloInstruction pooling);
   void visit_turned(HloInstruction pooling);
-  bool has_kernel_window(const std::vector<WindowDimension>& window) const;
   /// An operation with a kernel, but for the window.
   static bool has_kernel(HloOpcode operation, double initial) {
     return (operation == HloOpcode::kMaximum || operation == HloOpcode::kAdd) &&
@@ -173,80 +112,27 @@ class WindowForms {
   bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
   bool visit_repetition(const HloInstruction& pooling);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
-  bool is_faster_shifted(const HloInstruction& pooling) const;
-  bool is_faster_from_outside(const HloInstruction& pooling) const;
-  bool rows_fit(const HloInstruction& pooling) const;
   void reduce_in_steps(const HloInstruction& pooling, HloOpcode operation, double initial);
   Id reduce_parts(Id value, std::size_t dimension, const WindowDimension& w, std::int64_t results,
                   HloOpcode operation, double initial);
   Id combine_shifted(Id value, std::size_t dimension, const WindowDimension& window,
-                     std::int64_t results, HloOpcode operation, double initial);
+                     std::int64_t results, HloOpcode operation, double initial, bool in_phases);
   Id scatter(const HloInstruction& pooling, bool first_of_equal);
   void scatter_in_steps(const HloInstruction& pooling);
-  /// Of an image that becomes one of pixels of rows of lanes.
-  struct DensePixels {
-    std::int64_t images = 1, features = 1;  ///< In front of the windows and behind them.
-  };
-  std::optional<DensePixels> dense_pixels(const HloInstruction& pooling) const;
-  Id with_dense_pixels(Id value, const HloInstruction& pooling, const DensePixels& dense);
-  Id over_dense_pixels(HloInstruction pooling, const DensePixels& dense);
+  Id with_dense_pixels(Id value, const HloInstruction& pooling,
+                       const WindowChoice::DensePixels& dense);
+  Id over_dense_pixels(HloInstruction pooling, const WindowChoice::DensePixels& dense);
   Id in_four_dimensions(HloInstruction pooling);
-  Id window_position(Id image, const HloInstruction& pooling, const Extents& at, double fill);
-  Id back_in_place(Id value, const HloInstruction& pooling, const Extents& at);
 
   hlo::Module& module_;
-  const Target& target_;
   GraphEditor edit_;
-  std::set<Extents> images_;   ///< Spatial dimensions of the convolutions.
-  std::set<Id> selected_;      ///< Images of gradients of maxima.
+  WindowChoice choice_;
   bool took_padding_ = false;  ///< A pad may have no reader.
 };
 
-/// Windows over the dimensions that images have outermost.
-bool WindowForms::has_kernel_window(const std::vector<WindowDimension>& window) const {
-  const Extents dimensions = dimensions_of(window);
-  const bool plain = std::all_of(window.begin(), window.end(), [](const WindowDimension& w) {
-    return w.base_dilation == 1 && w.padding_low >= 0 && w.padding_high >= 0 && !w.reversal;
-  });
-  if (window.size() != kKernelRank || dimensions.size() > 2 || !plain) return false;
-  if (images_.empty() || dimensions.empty()) return true;
-  return std::any_of(images_.begin(), images_.end(), [&](const Extents& spatial) {
-    return std::includes(spatial.begin(), spatial.end(), dimensions.begin(), dimensions.end());
-  });
-}
-
-/// Rows of lanes that what stands in front of and behind the windows fills, where tiles of its
-/// dimensions would be half padding or more; else none.
-std::optional<WindowForms::DensePixels> WindowForms::dense_pixels(
-    const HloInstruction& pooling) const {
-  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
-  const FourDimensions four = *four_dimensions(pooling.window, image.dimensions);
-  const Extents dimensions = dimensions_of(pooling.window);
-  DensePixels dense;
-  for (std::int64_t d = 0; d < image.rank(); ++d) {
-    const std::int64_t extent = image.dimensions[static_cast<std::size_t>(d)];
-    if (d < dimensions.front()) dense.images *= extent;
-    if (d > dimensions.back()) dense.features *= extent;
-  }
-  if (!images_.empty() || dense.features % isa::kLanes != 0) return std::nullopt;
-  HloInstruction merged = pooling;
-  merged.window = four.window;
-  const hlo::Shape form = hlo::array_shape(image.type, four.merged(image.dimensions));
-  merged.shape.dimensions = four.merged(pooling.shape.dimensions);
-  const auto padded =
-      in_order(form, order_of_windows(merged, form, merged.shape, target_.vmem_bytes))
-          .padded_bytes();
-  const std::int64_t rows = dense.images * dense.features / isa::kLanes;
-  const std::int64_t others = image.element_count() / (rows * isa::kLanes);
-  const std::int64_t bytes =
-      others * round_up(rows, std::int64_t{8}) * isa::kLanes * hlo::byte_size(image.type);
-  if (2 * bytes > static_cast<std::int64_t>(padded)) return std::nullopt;
-  return dense;
-}
-
 /// The array with the windows' dimensions in front of pixels of rows of lanes.
 Id WindowForms::with_dense_pixels(Id value, const HloInstruction& pooling,
-                                  const DensePixels& dense) {
+                                  const WindowChoice::DensePixels& dense) {
   const Extents dimensions = dimensions_of(pooling.window);
   const Extents extents = edit_.dimensions(value);
   const std::int64_t columns = extents[static_cast<std::size_t>(dimensions.back())];
@@ -259,13 +145,13 @@ Id WindowForms::with_dense_pixels(Id value, const HloInstruction& pooling,
 }
 
 /// The instruction over pixels of rows of lanes.
-Id WindowForms::over_dense_pixels(HloInstruction pooling, const DensePixels& dense) {
+Id WindowForms::over_dense_pixels(HloInstruction pooling, const WindowChoice::DensePixels& dense) {
   const hlo::Shape shape = pooling.shape;
   const Extents dimensions = dimensions_of(pooling.window);
   for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
     pooling.operands[i] = with_dense_pixels(pooling.operands[i], pooling, dense);
   }
-  std::vector<WindowDimension> window(kKernelRank);
+  std::vector<WindowDimension> window(kPoolingRank);
   std::int64_t rows = 1;
   const auto last = static_cast<std::size_t>(dimensions.back());
   if (dimensions.size() > 1) {
@@ -286,7 +172,8 @@ Id WindowForms::over_dense_pixels(HloInstruction pooling, const DensePixels& den
 
 /// The instruction over an array of merged dimensions.
 Id WindowForms::in_four_dimensions(HloInstruction pooling) {
-  if (const auto dense = dense_pixels(pooling); dense) return over_dense_pixels(pooling, *dense);
+  if (const auto dense = choice_.dense_pixels(pooling); dense)
+    return over_dense_pixels(pooling, *dense);
   const hlo::Shape shape = pooling.shape;
   const FourDimensions four =
       *four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
@@ -313,7 +200,8 @@ Id WindowForms::reduce_parts(Id value, std::size_t dimension, const WindowDimens
 
 /// All positions of a window over one dimension.
 Id WindowForms::combine_shifted(Id value, std::size_t dimension, const WindowDimension& w,
-                                std::int64_t results, HloOpcode operation, double initial) {
+                                std::int64_t results, HloOpcode operation, double initial,
+                                bool in_phases) {
   const auto d = static_cast<std::int64_t>(dimension);
   if (w.base_dilation > 1) {
     std::vector<hlo::PaddingDimension> padding(edit_.dimensions(value).size());
@@ -321,93 +209,41 @@ Id WindowForms::combine_shifted(Id value, std::size_t dimension, const WindowDim
     value = edit_.pad(value, padding, initial);
   }
   Id all = -1;
-  for (std::int64_t k = 0; k < w.size; ++k) {
-    const Id part =
-        edit_.take(value, d, k * w.window_dilation - w.padding_low, results, w.stride, initial);
-    all = all < 0 ? part : edit_.binary(operation, all, part);
+  const auto combine = [&](Id part) { all = all < 0 ? part : edit_.binary(operation, all, part); };
+  if (!in_phases) {
+    for (std::int64_t k = 0; k < w.size; ++k) {
+      combine(
+          edit_.take(value, d, k * w.window_dilation - w.padding_low, results, w.stride, initial));
+    }
+    return all;
+  }
+  const Extents image = edit_.dimensions(value);
+  Extents windows = image, at(image.size());
+  windows[dimension] = results;
+  std::vector<WindowDimension> window(image.size());
+  window[dimension] = w;
+  WindowPhases phases(edit_, std::move(window), image, windows);
+  value = phases.split(value, initial);
+  for (; at[dimension] < w.size; ++at[dimension]) {
+    combine(phases.position(value, at, initial));
   }
   return all;
-}
-
-/// The least bytes of an array in tiles.
-double densest_bytes(const Extents& extents, ElementType type) {
-  return 1024.0 * static_cast<double>(fewest_registers(extents) * hlo::byte_size(type));
-}
-
-/// Whether the positions of a window, combined one after the other from parts of the array, take
-/// less than its kernel does, by the bytes that pass: the kernel has the window's dimensions
-/// outside of its tiles, which the two others may leave nearly empty; an array goes there and its
-/// windows back. Of parts each is read and written, then read once more. Beside convolutions the
-/// image lies as theirs do.
-bool WindowForms::is_faster_shifted(const HloInstruction& pooling) const {
-  constexpr double kSurely = 2;
-  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
-  if (!images_.empty() || image.rank() < 2) return false;
-  // A reduction along one dimension lies as it likes.
-  const Extents dimensions = dimensions_of(pooling.window);
-  const HloOpcode operation = combining_operation(module_.computation(pooling.called.at(0)));
-  if (dimensions.size() == 1 &&
-      are_parts(pooling, static_cast<std::size_t>(dimensions[0]), operation)) {
-    return true;
-  }
-  HloInstruction kernel = pooling;
-  Extents extents = image.dimensions;
-  if (!has_kernel_window(pooling.window)) {
-    const auto four = four_dimensions(pooling.window, extents);
-    if (!four || !has_kernel_window(four->window)) return false;
-    kernel.window = four->window;
-    extents = four->merged(extents);
-    kernel.shape.dimensions = four->merged(pooling.shape.dimensions);
-  }
-  const hlo::Shape merged = hlo::array_shape(image.type, extents);
-  const auto padded = static_cast<double>(
-      in_order(merged, order_of_windows(kernel, merged, kernel.shape, target_.vmem_bytes))
-          .padded_bytes());
-  const double dense = densest_bytes(image.dimensions, ElementType::kF32);
-  double passes = 0, kernels = 0;
-  for (const WindowDimension& w : pooling.window) {
-    if (is_trivial(w)) continue;
-    if (w.stride > 1 || w.base_dilation > 1) return false;
-    passes += 3 * static_cast<double>(w.size) + 1;
-    kernels += static_cast<double>(w.size) + 1;
-  }
-  const double rate = target_.hbm_bytes_per_cycle;
-  return kSurely * (kernels * kKernelCycles + passes * dense / rate) <
-         3 * (kKernelCycles + 2 * padded / rate);
-}
-
-/// Whether a window over three dimensions or more takes less where its outermost one is combined
-/// from slices: each is read and written, then read once more. Where kernels take the last
-/// dimension first, the image is copied to its order and its result to another one, and both are
-/// dense. What the gradient makes, too, is made once.
-bool WindowForms::is_faster_from_outside(const HloInstruction& pooling) const {
-  for (Id at = pooling.operands[0];; at = entry().at(at).operands[0]) {
-    if (selected_.count(at) > 0) return false;
-    const HloOpcode opcode = entry().at(at).opcode;
-    if (opcode != HloOpcode::kReshape && opcode != HloOpcode::kTranspose) break;
-  }
-  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
-  const Extents dimensions = dimensions_of(pooling.window);
-  const WindowDimension& first = pooling.window[static_cast<std::size_t>(dimensions.front())];
-  const WindowDimension& last = pooling.window[static_cast<std::size_t>(dimensions.back())];
-  const double slices =
-      (3 * static_cast<double>(first.size) + 1) / static_cast<double>(first.stride);
-  const double kernels = 3 + 3 / static_cast<double>(last.stride);
-  const auto bytes = static_cast<double>(image.element_count() * hlo::byte_size(image.type));
-  return slices * densest_bytes(image.dimensions, image.type) < kernels * bytes;
 }
 
 /// One dimension after the other, until a kernel takes the rest.
 Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initial) {
   const ElementType type = pooling.shape.type;
   const Extents results = pooling.shape.dimensions;
-  const bool is_shifted = is_faster_shifted(pooling);
+  const bool is_shifted = choice_.is_faster_shifted(pooling, operation);
+  const bool has_shared_phases = choice_.shares_phases(pooling);
+  const bool in_phases = has_shared_phases || choice_.steps_through_dense_lanes(pooling);
   // Sums of bf16 are rounded once.
   const bool widens = type == ElementType::kBf16 && operation == HloOpcode::kAdd;
   for (std::size_t d = 0; d < pooling.window.size(); ++d) {
     const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
-    const bool as_it_is = has_kernel_window(pooling.window);
-    const bool merges = four && results.size() != kKernelRank && has_kernel_window(four->window);
+    const bool as_it_is = choice_.has_kernel_window(pooling.window);
+    const bool merges =
+        four && results.size() != kPoolingRank && choice_.has_kernel_window(four->window);
     if (has_kernel(operation, initial) && (as_it_is || merges) && !is_shifted) {
       pooling.shape = hlo::array_shape(edit_.shape(pooling.operands[0]).type, results);
       if (as_it_is) pooling.name += ".rest";
@@ -417,11 +253,11 @@ Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initi
     }
     if (is_trivial(pooling.window[d])) continue;
     if (widens) pooling.operands[0] = edit_.convert(pooling.operands[0], ElementType::kF32);
-    const bool is_reduced = are_parts(pooling, d, operation);
+    const bool is_reduced = !has_shared_phases && are_parts(pooling, d, operation);
     pooling.operands[0] = is_reduced ? reduce_parts(pooling.operands[0], d, pooling.window[d],
                                                     results[d], operation, initial)
                                      : combine_shifted(pooling.operands[0], d, pooling.window[d],
-                                                       results[d], operation, initial);
+                                                       results[d], operation, initial, in_phases);
     pooling.window[d] = {};
   }
   Id value = pooling.operands[0];
@@ -430,32 +266,6 @@ Id WindowForms::reduce(HloInstruction pooling, HloOpcode operation, double initi
     value = edit_.binary(operation, edit_.splat(shape.type, shape.dimensions, initial), value);
   }
   return edit_.convert(value, type);
-}
-
-/// The elements of an image that are the `at`th of each window.
-Id WindowForms::window_position(Id image, const HloInstruction& pooling, const Extents& at,
-                                double fill) {
-  const Extents windows = edit_.dimensions(pooling.operands[1]);
-  for (std::size_t d = 0; d < at.size(); ++d) {
-    const WindowDimension& w = pooling.window[d];
-    if (is_trivial(w)) continue;
-    image = edit_.take(image, static_cast<std::int64_t>(d),
-                       at[d] * w.window_dilation - w.padding_low, windows[d], w.stride, fill);
-  }
-  return image;
-}
-
-/// The reverse: a value of each window goes to the `at`th element of it, zeros to the others.
-Id WindowForms::back_in_place(Id value, const HloInstruction& pooling, const Extents& at) {
-  std::vector<hlo::PaddingDimension> padding(at.size());
-  for (std::size_t d = 0; d < at.size(); ++d) {
-    const WindowDimension& w = pooling.window[d];
-    const std::int64_t windows = edit_.dimensions(value)[d];
-    padding[d].low = at[d] * w.window_dilation - w.padding_low;
-    padding[d].interior = w.stride - 1;
-    padding[d].high = pooling.shape.dimensions[d] - padding[d].low - (windows - 1) * w.stride - 1;
-  }
-  return edit_.pad(value, padding);
 }
 
 /// Each position of the window by itself: its elements that are the greatest, and the first (or
@@ -475,22 +285,23 @@ Id WindowForms::scatter(const HloInstruction& pooling, bool first_of_equal) {
     positions = std::move(longer);
   }
   if (!first_of_equal) std::reverse(positions.begin(), positions.end());
+  WindowPhases phases(edit_, pooling.window, pooling.shape.dimensions, windows);
+  const Id image = phases.split(pooling.operands[0], -kInfinity);
   std::vector<Id> elements;
   Id greatest = -1;
   for (const Extents& at : positions) {
-    elements.push_back(window_position(pooling.operands[0], pooling, at, -kInfinity));
+    elements.push_back(phases.position(image, at, -kInfinity));
     greatest = greatest < 0 ? elements.back()
                             : edit_.binary(HloOpcode::kMaximum, greatest, elements.back());
   }
-  Id left = edit_.convert(pooling.operands[1], ElementType::kF32), sum = -1;
+  Id left = edit_.convert(pooling.operands[1], ElementType::kF32);
   const Id zero = edit_.splat(ElementType::kF32, windows, 0);
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const Id hit = edit_.compare(elements[i], greatest, hlo::ComparisonDirection::kEq);
-    const Id part = back_in_place(edit_.select(hit, left, zero), pooling, positions[i]);
+    phases.add(edit_.select(hit, left, zero), positions[i]);
     left = edit_.select(hit, zero, left);
-    sum = sum < 0 ? part : edit_.binary(HloOpcode::kAdd, sum, part);
   }
-  return edit_.convert(sum, type);
+  return edit_.convert(phases.sums(ElementType::kF32), type);
 }
 
 /// Along the last dimension of the window each row has its greatest element; among these the others
@@ -515,28 +326,6 @@ void WindowForms::scatter_in_steps(const HloInstruction& pooling) {
   const Id elements = edit_.append_instruction(std::move(within));
   edit_.finish(elements);
   for (const Id step : {rows, shares, elements}) visit(step);
-}
-
-/// Whether the kernel of a window or its gradient has room for rows of the image, with its windows
-/// outermost.
-bool WindowForms::rows_fit(const HloInstruction& pooling) const {
-  const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
-  const std::size_t arrays = pooling.operands.size() - 1;
-  const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
-  const hlo::Shape& windows = is_scatter ? entry().at(pooling.operands[1]).shape : pooling.shape;
-  Extents order = order_of_windows(pooling, image, windows, target_.vmem_bytes);
-  hlo::Computation alone;
-  HloInstruction kernel = pooling;
-  for (std::size_t i = 0; i < pooling.operands.size(); ++i) {
-    HloInstruction operand = entry().at(pooling.operands[i]);
-    if (i < arrays) {
-      operand.shape.layout = tiled_layout(operand.shape.type, {order.rbegin(), order.rend()});
-    }
-    append(alone, std::move(operand));
-    kernel.operands[i] = static_cast<Id>(i);
-  }
-  kernel.shape.layout = alone.at(0).shape.layout;
-  return has_pooling_kernel(module_, alone, kernel, target_);
 }
 
 /// Along the last dimension of the window, as its gradient does, then along the others; sums in f32
@@ -601,7 +390,7 @@ bool WindowForms::visit_without_ones(HloInstruction pooling) {
   const Extents results = pooling.shape.dimensions;
   const Extents extents = edit_.dimensions(pooling.operands[0]);
   Extents ones;
-  for (std::size_t d = results.size(); d-- > 0 && results.size() - ones.size() > kKernelRank;) {
+  for (std::size_t d = results.size(); d-- > 0 && results.size() - ones.size() > kPoolingRank;) {
     if (results[d] == 1 && extents[d] == 1 && is_trivial(pooling.window[d])) {
       ones.push_back(static_cast<std::int64_t>(d));
     }
@@ -633,7 +422,7 @@ bool WindowForms::visit_before_transpose(HloInstruction pooling) {
   // Dimensions of one element that came and went.
   while (entry().at(image).opcode == HloOpcode::kReshape) image = entry().at(image).operands[0];
   const HloInstruction transpose = entry().at(image);
-  if (images_.empty() || transpose.opcode != HloOpcode::kTranspose ||
+  if (!choice_.has_convolutions() || transpose.opcode != HloOpcode::kTranspose ||
       transpose.shape.dimensions != extents) {
     return false;
   }
@@ -646,7 +435,7 @@ bool WindowForms::visit_before_transpose(HloInstruction pooling) {
     moved.shape.dimensions[from] = results[d];
     back[from] = static_cast<std::int64_t>(d);
   }
-  if (!has_kernel_window(moved.window)) return false;
+  if (!choice_.has_kernel_window(moved.window)) return false;
   const bool is_scatter = moved.operands.size() > 2;
   if (is_scatter && !has_rows_first(pooling.window, back)) return false;
   moved.operands[0] = transpose.operands[0];
@@ -773,12 +562,14 @@ void WindowForms::visit(Id id) {
   const auto [most, all] = positions_of(pooling, operation);
   if (steps_through_lanes(pooling)) return visit_turned(pooling);
   if (!is_scatter) {
-    const bool is_kernel = has_kernel(operation, *initial) && has_kernel_window(pooling.window) &&
-                           !is_faster_shifted(pooling);
+    const bool is_kernel = has_kernel(operation, *initial) &&
+                           choice_.has_kernel_window(pooling.window) &&
+                           !choice_.is_faster_shifted(pooling, operation);
     const std::size_t dimensions = dimensions_of(pooling.window).size();
-    const bool is_large =
-        dimensions > 2 && has_kernel(operation, *initial) && !is_faster_from_outside(pooling);
-    if (is_large || (is_kernel && dimensions > 1 && !rows_fit(pooling))) {
+    const bool is_large = dimensions > 2 && has_kernel(operation, *initial) &&
+                          !choice_.is_faster_from_outside(pooling);
+    if (is_large ||
+        (is_kernel && dimensions > 1 && !choice_.rows_fit(*choice_.kernel_form(pooling)))) {
       return reduce_in_steps(pooling, operation, *initial);
     }
     if (!is_kernel && most <= kMostPositions) edit_.finish(reduce(pooling, operation, *initial));
@@ -793,12 +584,10 @@ void WindowForms::visit(Id id) {
       combining_operation(module_.computation(pooling.called.at(1))) != HloOpcode::kAdd) {
     return;
   }
-  if (first && has_kernel_window(pooling.window) && rows_fit(pooling)) {
-    return;
-  }
-  const auto four = four_dimensions(pooling.window, edit_.dimensions(pooling.operands[0]));
-  const bool merges =
-      first && four && pooling.window.size() != kKernelRank && has_kernel_window(four->window);
+  const auto form = choice_.kernel_form(pooling);
+  const bool may_be_kernel = first && form && !choice_.is_faster_in_parts(pooling);
+  const bool merges = may_be_kernel && pooling.window.size() != kPoolingRank;
+  if (may_be_kernel && !merges && choice_.rows_fit(*form)) return;
   if (merges) {
     Id windows = in_four_dimensions(pooling);
     edit_.finish(windows);

@@ -343,11 +343,12 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
   otherwise_ = cycles[1] <= cycles[0] ? ImageSide::kLanes : ImageSide::kRows;
 }
 
-ImageSide ConvolutionSides::of(const HloInstruction& convolution) const {
+std::optional<ImageSide> ConvolutionSides::weighed(const HloInstruction& convolution) const {
   const auto found = convolutions_.find(convolution.id);
   if (found != convolutions_.end()) return found->second;
   const auto input = images_.find(convolution.operands[0]);
-  return input == images_.end() ? otherwise_ : input->second.side;
+  if (input == images_.end()) return std::nullopt;
+  return input->second.side;
 }
 
 }  // namespace tpu::compiler

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "workloads/compiler/passes/expand/convolution_kernels.h"
@@ -31,7 +32,12 @@ class ConvolutionSides {
                    Rewriting rewriting = Rewriting::kToCome);
 
   /// Of a convolution of the computation, or of what is made in its place.
-  ImageSide of(const hlo::HloInstruction& convolution) const;
+  ImageSide of(const hlo::HloInstruction& convolution) const {
+    return weighed(convolution).value_or(otherwise_);
+  }
+  /// Absent where nothing weighed it: a convolution of another rank than a kernel's, or what was
+  /// made in its place.
+  std::optional<ImageSide> weighed(const hlo::HloInstruction& convolution) const;
   bool in_lanes(const hlo::HloInstruction& convolution) const {
     return of(convolution) == ImageSide::kLanes;
   }

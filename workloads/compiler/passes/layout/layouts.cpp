@@ -193,10 +193,14 @@ void LayoutAssignment::seed_blocks() {
   }
 }
 
-/// Pooling windows of rank 4: their window dimensions are the spatial ones.
+/// Pooling windows of rank 4: their window dimensions are the spatial ones. Gradients first: their
+/// kernels hold more of the image in VMEM, and windows of the same image lie as they do.
 void LayoutAssignment::seed_windows() {
-  for (const HloInstruction& instruction : computation_.instructions) {
-    if (is_pooling(instruction)) assign(instruction.operands[0], order_of_pooling(instruction));
+  for (const HloOpcode opcode : {HloOpcode::kSelectAndScatter, HloOpcode::kReduceWindow}) {
+    for (const HloInstruction& instruction : computation_.instructions) {
+      if (instruction.opcode != opcode || !is_pooling(instruction)) continue;
+      assign(instruction.operands[0], order_of_pooling(instruction));
+    }
   }
 }
 
