@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/passes/expand/scalar_samples.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -244,6 +245,41 @@ TEST(ReductionForms, AFewOfManyAreFoundOneByOne) {
   const std::vector<double> places = numbers_of(run.outputs.at(0).at(1));
   for (std::size_t k = 0; k < places.size(); ++k) {
     EXPECT_EQ(static_cast<int>(places[k]) * 7 % kCount, 1999 - static_cast<int>(k));
+  }
+}
+
+/// By ranks and one by one, and sorts along any dimension: the others keep their places.
+TEST(ReductionForms, SequencesOfSeveralDimensionsStayWhereTheyAre) {
+  const auto rearranged = [](const std::string& body) {
+    const std::string text =
+        "HloModule t\ngt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] "
+        "compare(a, b), direction=GT }\nENTRY main {\n" +
+        body + "}\n";
+    check_hlo(text);
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+    compiler::Refusals refusals;
+    compiler::rewrite_reductions(module, refusals);
+    std::size_t count = 0;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      if (each.opcode != hlo::HloOpcode::kReshape) continue;
+      const hlo::Shape& before = module.entry_computation().at(each.operands[0]).shape;
+      const bool is_same = compiler::long_extents(before.dimensions) ==
+                           compiler::long_extents(each.shape.dimensions);
+      count += is_same ? 0 : 1;
+    }
+    return count;
+  };
+  EXPECT_EQ(rearranged("  x = f32[3,7,9,4] parameter(0)\n"
+                       "  ROOT t = (f32[3,7,9,2], s32[3,7,9,2]) topk(x), k=2, largest=true\n"),
+            0U);
+  EXPECT_EQ(rearranged("  x = bf16[2,3,700] parameter(0)\n"
+                       "  ROOT t = (bf16[2,3,3], s32[2,3,3]) topk(x), k=3, largest=true\n"),
+            0U);
+  for (const std::string dimension : {"0", "1", "2"}) {
+    EXPECT_EQ(
+        rearranged("  x = f32[4,6,5] parameter(0)\n  ROOT s = f32[4,6,5] sort(x), dimensions={" +
+                   dimension + "}, to_apply=gt\n"),
+        0U);
   }
 }
 

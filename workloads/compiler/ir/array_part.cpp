@@ -177,10 +177,12 @@ bool is_dynamic_part(const hlo::HloInstruction& instruction) {
 
 PartOfArray part_of_array(const hlo::Computation& computation,
                           const hlo::HloInstruction& dynamic_part) {
-  const hlo::Shape& array = computation.at(dynamic_part.operands[0]).shape;
+  hlo::Shape array = computation.at(dynamic_part.operands[0]).shape;
   if (moves_blocks(dynamic_part)) {
     hlo::Shape block = array;
     block.dimensions[0] = 1;
+    // A table of one block has others beside it: they lie as many do.
+    array.dimensions[0] = std::max<std::int64_t>(2, array.dimensions[0]);
     return {array, block};
   }
   const bool updates = dynamic_part.opcode == hlo::HloOpcode::kDynamicUpdateSlice;

@@ -99,9 +99,11 @@ void ElementwiseKernel::emit_parts() {
   if (stored > 0) builder_.wait(part_store_flag_, stored);
 }
 
-/// Where the present part begins in an array whose parts have so many granules.
-Index ElementwiseKernel::part_offset(bool sliced, std::int64_t granules) {
-  return sliced ? multiply(builder_, {part_, 0}, granules) : Index{};
+/// Where the present part begins in an array whose slices, each of so many parts, have so many
+/// granules.
+Index ElementwiseKernel::part_offset(bool sliced, std::int64_t granules, std::int64_t shared_by) {
+  if (!sliced) return {};
+  return multiply(builder_, divide(builder_, {part_, 0}, shared_by), granules);
 }
 
 /// VMEM rows before the buffer of a part.

@@ -79,7 +79,7 @@ class ElementwiseKernel {
   void begin_walks();
   void advance_walks(bool loads);
   Index block_offset(bool loads, const ArrayPart& part, const hlo::Shape& shape, Index block);
-  Index part_offset(bool sliced, std::int64_t granules);
+  Index part_offset(bool sliced, std::int64_t granules, std::int64_t shared_by = 1);
   void spread_columns_once();
   void spread_kept_column(const Input& input, const std::vector<int>& axes, Place& place,
                           std::size_t next);

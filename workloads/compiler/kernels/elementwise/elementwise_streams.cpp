@@ -142,7 +142,8 @@ void ElementwiseKernel::start_loads(Index block, Index parity) {
     const std::int64_t part = input.repeated ? plan_.block * plan_.period : plan_.row_tiles;
     const Index offset =
         add(builder_, block_offset(true, input.part, shape, at_block),
-            part_offset(input.sliced, plan_.stream_distance(input.part, shape, part)))
+            part_offset(input.sliced, plan_.stream_distance(input.part, shape, part),
+                        input.shared_by))
             .plus(input.part.granule + input.begin);
     const std::int64_t whole = input_granules(input, block);
     const std::int64_t rest = input_granules(input, {{}, last});

@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
 #include "workloads/compiler/kernels/indexed/block_groups.h"
@@ -28,8 +29,9 @@ BlockGroups gathered_groups(std::int64_t block_granules, std::int64_t count, con
   return {block_granules, count, {1, most, most, kMostTogether}};
 }
 
-void check(const hlo::HloInstruction& instruction, const hlo::Shape& table,
-           const hlo::Shape& indices) {
+void check(const hlo::Computation& computation, const hlo::HloInstruction& instruction) {
+  const hlo::Shape& table = computation.at(instruction.operands.at(0)).shape;
+  const hlo::Shape& indices = computation.at(instruction.operands.at(1)).shape;
   const hlo::GatherDimensions& dimensions = instruction.gather;
   const std::vector<std::int64_t> zero{0};
   std::vector<std::int64_t> window = table.dimensions;
@@ -40,8 +42,8 @@ void check(const hlo::HloInstruction& instruction, const hlo::Shape& table,
                             dimensions.start_index_map == zero && dimensions.index_vector_dim == 1;
   const std::vector<std::int64_t> order = major_to_minor(table);
   const bool lie_alike =
-      order[0] == 0 && order == major_to_minor(instruction.shape) &&
-      table.type == instruction.shape.type &&
+      lies_for_parts(computation, instruction, order) &&
+      order == major_to_minor(instruction.shape) && table.type == instruction.shape.type &&
       (indices.type == hlo::ElementType::kS32 || indices.type == hlo::ElementType::kU32);
   if (is_of_blocks && lie_alike) return;
   throw WorkloadError("no kernel for gather " + hlo::to_string(table) + ", " +
@@ -148,7 +150,7 @@ double gathered_blocks_cycles(const std::vector<std::int64_t>& block, hlo::Eleme
 LoweredKernel lower_block_gather(const hlo::Module&, const hlo::Computation& computation,
                                  const hlo::HloInstruction& instruction, const Target& target) {
   const hlo::Shape& table = computation.at(instruction.operands.at(0)).shape;
-  check(instruction, table, computation.at(instruction.operands.at(1)).shape);
+  check(computation, instruction);
   return BlockGatherKernel(instruction, table, target).emit();
 }
 

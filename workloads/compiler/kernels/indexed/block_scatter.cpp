@@ -267,9 +267,9 @@ LoweredKernel lower_block_scatter(const hlo::Module& module, const hlo::Computat
                             dimensions.collapsed_slice_dims == zero &&
                             dimensions.start_index_map == zero && dimensions.index_vector_dim == 1;
   const std::vector<std::int64_t> order = major_to_minor(table);
-  const bool lie_alike = order[0] == 0 && order == major_to_minor(updates) &&
-                         table.type == updates.type && hlo::byte_size(table.type) == 4 &&
-                         indices.type == hlo::ElementType::kS32;
+  const bool lie_alike = lies_for_parts(computation, instruction, order) &&
+                         order == major_to_minor(updates) && table.type == updates.type &&
+                         hlo::byte_size(table.type) == 4 && indices.type == hlo::ElementType::kS32;
   if (!is_of_blocks || !lie_alike || combiner.opcode == hlo::HloOpcode::kCount) {
     throw WorkloadError("no kernel for scatter \"" + instruction.name + "\" " +
                         hlo::to_string(table) + ", " + hlo::to_string(indices) + ", " +

@@ -56,10 +56,11 @@ class Reductions {
   Id integer_extreme(Id words, const Extents& dimensions, bool maximum);
   Id spread(Id reduced, const Extents& box, const Extents& dimensions);
   Id extreme_of(Id values, const Extents& dimensions, bool greatest);
-  Id before_by_key(Id keys, bool descending, const Extents& pairs);
-  Id before_by_comparator(const HloInstruction& sort, const std::vector<Id>& rows,
-                          const Extents& pairs);
-  Id order_of(Id before, std::int64_t count);
+  struct Pairs;
+  Id before_by_key(Id keys, bool descending, std::int64_t dimension);
+  Id before_by_comparator(const HloInstruction& sort, std::int64_t dimension);
+  Id earlier(const Pairs& pairs);
+  Id order_of(Id before, std::int64_t dimension, std::int64_t count);
   std::pair<Id, Id> greatest_one_by_one(Id rows, std::int64_t count, bool largest);
   std::vector<Id> halved(std::vector<Id> values, std::int64_t dimension, hlo::ComputationId body);
 
@@ -253,59 +254,88 @@ void Reductions::visit_pairs(Id id) {
   edit_.finish_tuple({edit_.convert(best, values.type), edit_.convert(place, ElementType::kS32)});
 }
 
-/// Keys [outer, length] -> pred [outer, length, length]: whether the element of the last place
-/// stands before that of the middle one.
-Id Reductions::before_by_key(Id keys, bool descending, const Extents& pairs) {
+/// All elements of a dimension beside all others of it, which stand along a dimension behind the
+/// last one.
+struct Reductions::Pairs {
+  Pairs(GraphEditor& edit, Id array, std::int64_t dimension)
+      : edit(edit), dimension(dimension), extents(edit.dimensions(array)) {
+    behind = static_cast<std::int64_t>(extents.size());
+    extents.push_back(extents[static_cast<std::size_t>(dimension)]);
+    for (std::int64_t d = 0; d < behind; ++d) {
+      places.push_back(d);
+      others.push_back(d == dimension ? behind : d);
+    }
+  }
+
+  Id mine(Id array) const { return edit.broadcast(array, extents, places); }
+  Id other(Id array) const { return edit.broadcast(array, extents, others); }
+
+  GraphEditor& edit;
+  std::int64_t dimension, behind = 0;
+  Extents extents, places, others;
+};
+
+/// Whether the other one of a pair stands in front.
+Id Reductions::earlier(const Pairs& pairs) {
+  return edit_.compare(edit_.iota(ElementType::kS32, pairs.extents, pairs.behind),
+                       edit_.iota(ElementType::kS32, pairs.extents, pairs.dimension),
+                       ComparisonDirection::kLt);
+}
+
+/// Of pairs of elements of a dimension whether the other one comes before.
+Id Reductions::before_by_key(Id keys, bool descending, std::int64_t dimension) {
   if (edit_.shape(keys).type == ElementType::kBf16) keys = edit_.convert(keys, ElementType::kF32);
-  const Id mine = edit_.broadcast(keys, pairs, {0, 1}),
-           other = edit_.broadcast(keys, pairs, {0, 2});
+  const Pairs pairs(edit_, keys, dimension);
+  const Id mine = pairs.mine(keys), other = pairs.other(keys);
   const Id ahead =
       edit_.compare(other, mine, descending ? ComparisonDirection::kGt : ComparisonDirection::kLt);
   const Id ties = edit_.binary(
-      HloOpcode::kAnd, edit_.compare(other, mine, ComparisonDirection::kEq),
-      edit_.compare(edit_.iota(ElementType::kS32, pairs, 2),
-                    edit_.iota(ElementType::kS32, pairs, 1), ComparisonDirection::kLt));
+      HloOpcode::kAnd, edit_.compare(other, mine, ComparisonDirection::kEq), earlier(pairs));
   return edit_.binary(HloOpcode::kOr, ahead, ties);
 }
 
 /// The same by the comparator of a sort, which is asked in both directions.
-Id Reductions::before_by_comparator(const HloInstruction& sort, const std::vector<Id>& rows,
-                                    const Extents& pairs) {
+Id Reductions::before_by_comparator(const HloInstruction& sort, std::int64_t dimension) {
+  const Pairs pairs(edit_, sort.operands[0], dimension);
   std::vector<Id> forwards, backwards;
-  for (const Id row : rows) {
-    const Id mine = edit_.broadcast(row, pairs, {0, 1}),
-             other = edit_.broadcast(row, pairs, {0, 2});
+  for (const Id array : sort.operands) {
+    const Id mine = pairs.mine(array), other = pairs.other(array);
     forwards.insert(forwards.end(), {other, mine});
     backwards.insert(backwards.end(), {mine, other});
   }
   const Id ahead = edit_.apply(sort.called.at(0), forwards).at(0);
   const Id behind = edit_.apply(sort.called.at(0), backwards).at(0);
-  const Id earlier =
-      edit_.compare(edit_.iota(ElementType::kS32, pairs, 2),
-                    edit_.iota(ElementType::kS32, pairs, 1), ComparisonDirection::kLt);
-  const Id ties = edit_.binary(HloOpcode::kAnd, edit_.unary(HloOpcode::kNot, behind), earlier);
+  const Id ties =
+      edit_.binary(HloOpcode::kAnd, edit_.unary(HloOpcode::kNot, behind), earlier(pairs));
   return edit_.binary(HloOpcode::kOr, ahead, ties);
 }
 
-/// pred [outer, length, length] -> s32 [outer, count]: which element comes at each place of the
-/// order.
-Id Reductions::order_of(Id before, std::int64_t count) {
-  const std::int64_t outer = edit_.dimensions(before)[0], length = edit_.dimensions(before)[1];
-  const Id rank = edit_.reduce(edit_.convert(before, ElementType::kF32), HloOpcode::kAdd, {2}, 0);
-  const Extents places{outer, length, count};
-  const Id hit = edit_.compare(edit_.broadcast(rank, places, {0, 1}),
-                               edit_.iota(ElementType::kF32, places, 2), ComparisonDirection::kEq);
-  const Id chosen = edit_.select(hit, edit_.iota(ElementType::kF32, places, 1),
+/// s32, the dimension last: which element comes at each place of the order.
+Id Reductions::order_of(Id before, std::int64_t dimension, std::int64_t count) {
+  Extents places = edit_.dimensions(before), same;
+  const auto behind = static_cast<std::int64_t>(places.size()) - 1;
+  const Id rank =
+      edit_.reduce(edit_.convert(before, ElementType::kF32), HloOpcode::kAdd, {behind}, 0);
+  places.back() = count;
+  for (std::int64_t d = 0; d < behind; ++d) same.push_back(d);
+  const Id hit =
+      edit_.compare(edit_.broadcast(rank, places, same),
+                    edit_.iota(ElementType::kF32, places, behind), ComparisonDirection::kEq);
+  const Id chosen = edit_.select(hit, edit_.iota(ElementType::kF32, places, dimension),
                                  edit_.splat(ElementType::kF32, places, 0));
-  return edit_.convert(edit_.reduce(chosen, HloOpcode::kAdd, {1}, 0), ElementType::kS32);
+  return edit_.convert(edit_.reduce(chosen, HloOpcode::kAdd, {dimension}, 0), ElementType::kS32);
 }
 
-/// Values and s32 places [outer, count] of the greatest (least) of rows [outer, length], each found
+/// Values and s32 places of the `count` greatest (least) elements of the last dimension, each found
 /// among those that are left.
 std::pair<Id, Id> Reductions::greatest_one_by_one(Id rows, std::int64_t count, bool largest) {
-  const Extents box = edit_.dimensions(rows), result{box[0], count};
+  const Extents box = edit_.dimensions(rows);
+  const auto last = static_cast<std::int64_t>(box.size()) - 1;
+  Extents result = box, outer;
+  result.back() = count;
+  for (std::int64_t d = 0; d < last; ++d) outer.push_back(d);
   const ElementType type = edit_.shape(rows).type;
-  const Id place = edit_.iota(ElementType::kF32, box, 1);
+  const Id place = edit_.iota(ElementType::kF32, box, last);
   const bool is_integer = type == ElementType::kS32;
   const double end =
       is_integer ? (largest ? -2147483648.0 : 2147483647.0) : (largest ? -HUGE_VAL : HUGE_VAL);
@@ -313,39 +343,48 @@ std::pair<Id, Id> Reductions::greatest_one_by_one(Id rows, std::int64_t count, b
   Id values = edit_.splat(type, result, 0), places = edit_.splat(ElementType::kF32, result, 0);
   for (std::int64_t k = 0; k < count; ++k) {
     const Id left = edit_.select(is_left, rows, like(rows, end));
-    const Id best = extreme_of(left, {1}, largest);
+    const Id best = extreme_of(left, {last}, largest);
     const Id stands = edit_.binary(
         HloOpcode::kAnd, is_left,
-        edit_.compare(left, edit_.broadcast(best, box, {0}), ComparisonDirection::kEq));
+        edit_.compare(left, edit_.broadcast(best, box, outer), ComparisonDirection::kEq));
     const Id first =
         edit_.reduce(edit_.select(stands, place, like(place, static_cast<double>(kExactIntegers))),
-                     HloOpcode::kMinimum, {1}, HUGE_VAL);
+                     HloOpcode::kMinimum, {last}, HUGE_VAL);
     const Id is_other =
-        edit_.compare(place, edit_.broadcast(first, box, {0}), ComparisonDirection::kNe);
+        edit_.compare(place, edit_.broadcast(first, box, outer), ComparisonDirection::kNe);
     is_left = edit_.binary(HloOpcode::kAnd, is_left, is_other);
-    const Id number = edit_.iota(ElementType::kS32, result, 1);
+    const Id number = edit_.iota(ElementType::kS32, result, last);
     const Id here =
         edit_.compare(number, like(number, static_cast<double>(k)), ComparisonDirection::kEq);
-    values = edit_.select(here, edit_.broadcast(best, result, {0}), values);
-    places = edit_.select(here, edit_.broadcast(first, result, {0}), places);
+    values = edit_.select(here, edit_.broadcast(best, result, outer), values);
+    places = edit_.select(here, edit_.broadcast(first, result, outer), places);
   }
   return {values, edit_.convert(places, ElementType::kS32)};
 }
 
-/// [outer, length] by s32 [outer, count], as a gather with a batching dimension.
-Id gathered_by(GraphEditor& edit, Id array, Id order, const std::string& name) {
-  const std::int64_t outer = edit.dimensions(order)[0], count = edit.dimensions(order)[1];
+/// Elements of a dimension in an order, s32 with that dimension last, as a gather whose batch are
+/// the other dimensions. The dimension is the last one of the result.
+Id gathered_by(GraphEditor& edit, Id array, std::int64_t dimension, Id order,
+               const std::string& name) {
+  const Extents result = edit.dimensions(order);
+  Extents places = result, array_batch, order_batch;
+  places.push_back(1);
+  const auto last = static_cast<std::int64_t>(result.size()) - 1;
+  for (std::int64_t d = 0; d <= last; ++d) {
+    if (d != dimension) array_batch.push_back(d);
+    if (d != last) order_batch.push_back(d);
+  }
   HloInstruction gather;
   gather.opcode = HloOpcode::kGather;
   gather.name = name;
-  gather.operands = {array, edit.reshape(order, {outer, count, 1})};
-  gather.shape = hlo::array_shape(edit.shape(array).type, {outer, count});
-  gather.gather.edit().collapsed_slice_dims = {1};
-  gather.gather.edit().start_index_map = {1};
-  gather.gather.edit().operand_batching_dims = {0};
-  gather.gather.edit().start_indices_batching_dims = {0};
-  gather.gather.edit().index_vector_dim = 2;
-  gather.gather.edit().slice_sizes = {1, 1};
+  gather.operands = {array, edit.reshape(order, places)};
+  gather.shape = hlo::array_shape(edit.shape(array).type, result);
+  gather.gather.edit().collapsed_slice_dims = {dimension};
+  gather.gather.edit().start_index_map = {dimension};
+  gather.gather.edit().operand_batching_dims = array_batch;
+  gather.gather.edit().start_indices_batching_dims = order_batch;
+  gather.gather.edit().index_vector_dim = last + 1;
+  gather.gather.edit().slice_sizes = Extents(result.size(), 1);
   return edit.append_instruction(std::move(gather));
 }
 
@@ -361,30 +400,20 @@ void Reductions::visit_sort(Id id) {
     refuse("expected at most 2^34 comparisons of all elements with all");
   }
   edit_.stand_for(id);
-  Extents permutation, moved, back(extents.size());
+  const Id before =
+      order == SortOrder::kUnknown
+          ? before_by_comparator(sort, dimension)
+          : before_by_key(sort.operands[0], order == SortOrder::kDescending, dimension);
+  const Id places = order_of(before, dimension, length);
+  Extents back;  // The last dimension of what is gathered stands where it stood.
   for (std::int64_t d = 0; d < rank; ++d) {
-    if (d != dimension) permutation.push_back(d);
+    back.push_back(d == dimension ? rank - 1 : d < dimension ? d : d - 1);
   }
-  permutation.push_back(dimension);
-  for (std::size_t i = 0; i < permutation.size(); ++i) {
-    moved.push_back(extents[static_cast<std::size_t>(permutation[i])]);
-    back[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
-  }
-  const auto rows = [&](Id value) {
-    return edit_.reshape(edit_.transpose(value, permutation), {outer, length});
-  };
-  std::vector<Id> arrays;
-  for (const Id operand : sort.operands) arrays.push_back(rows(operand));
-  const Extents pairs{outer, length, length};
-  const Id before = order == SortOrder::kUnknown
-                        ? before_by_comparator(sort, arrays, pairs)
-                        : before_by_key(arrays[0], order == SortOrder::kDescending, pairs);
-  const Id places = order_of(before, length);
   std::vector<Id> results;
   for (std::size_t i = 0; i < sort.operands.size(); ++i) {
-    const Id sorted =
-        gathered_by(edit_, arrays[i], places, sort.name + ".order." + std::to_string(i));
-    results.push_back(edit_.transpose(edit_.reshape(sorted, moved), back));
+    const Id sorted = gathered_by(edit_, sort.operands[i], dimension, places,
+                                  sort.name + ".order." + std::to_string(i));
+    results.push_back(edit_.transpose(sorted, back));
   }
   if (sort.shape.is_tuple()) {
     edit_.finish_tuple(results);
@@ -409,18 +438,15 @@ void Reductions::visit_topk(Id id, std::int64_t count, bool largest) {
     refuse("expected at most 2^34 comparisons, or floating values or s32");
   }
   edit_.stand_for(id);
-  Id rows = edit_.reshape(top.operands[0], {outer, length});
-  Extents result = extents;
-  result.back() = count;
+  Id rows = top.operands[0];
   if (may_search && cycles.by_search < cycles.by_rank) {
     if (type == ElementType::kBf16) rows = edit_.convert(rows, ElementType::kF32);
     const auto [values, places] = greatest_one_by_one(rows, count, largest);
-    return edit_.finish_tuple(
-        {edit_.convert(edit_.reshape(values, result), type), edit_.reshape(places, result)});
+    return edit_.finish_tuple({edit_.convert(values, type), places});
   }
-  const Id places = order_of(before_by_key(rows, largest, {outer, length, length}), count);
-  const Id values = gathered_by(edit_, rows, places, top.name + ".values");
-  edit_.finish_tuple({edit_.reshape(values, result), edit_.reshape(places, result)});
+  const auto last = static_cast<std::int64_t>(extents.size()) - 1;
+  const Id places = order_of(before_by_key(rows, largest, last), last, count);
+  edit_.finish_tuple({gathered_by(edit_, rows, last, places, top.name + ".values"), places});
 }
 
 /// The number behind a name in the text of a configuration; -1 where there is none.

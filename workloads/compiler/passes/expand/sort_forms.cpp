@@ -35,15 +35,15 @@ struct Arrangement {
   std::int64_t dimension = 0;  ///< That is sorted.
   std::int64_t length = 1, sequences = 1;
   std::int64_t rows = 1, columns = 1;  ///< Of a sequence in a matrix.
-  bool by_rank = false;                ///< A sequence is a row, for rewrite_reductions.
+  bool by_rank = false;                ///< As they stand, for rewrite_reductions.
   std::int64_t kept = 0;               ///< First elements that are wanted; 0: all.
   /// Eight sequences as rows do not fit VMEM: on the way they are columns.
   bool is_tall = false;
 
-  bool is_last() const { return (columns != 1 && !is_tall) || by_rank; }  ///< On the way.
+  bool is_last() const { return columns != 1 && !is_tall; }  ///< On the way.
   /// A single sequence in several columns: as a vector it has their elements already, as a row of a
   /// matrix it would fill one of eight rows of its tiles.
-  bool is_vector() const { return sequences == 1 && columns != 1 && !by_rank; }
+  bool is_vector() const { return sequences == 1 && columns != 1; }
   /// The dimensions in the order in which a matrix has them.
   Extents permutation() const {
     Extents order;
@@ -69,7 +69,7 @@ bool has_float_order(ElementType type) {
 
 constexpr double kTopBit = -2147483648.0;
 
-Arrangement in_rows(const Extents& extents, std::int64_t dimension) {
+Arrangement as_they_stand(const Extents& extents, std::int64_t dimension) {
   Arrangement lies;
   lies.extents = extents;
   lies.dimension = dimension;
@@ -167,7 +167,7 @@ std::vector<bool> Sorts::live_results(Id id, std::size_t count) const {
 std::optional<Arrangement> Sorts::arrangement(const Extents& extents, std::int64_t dimension,
                                               std::int64_t words, std::int64_t keys,
                                               std::int64_t kept) const {
-  Arrangement lies = in_rows(extents, dimension);
+  Arrangement lies = as_they_stand(extents, dimension);
   lies.by_rank = false;
   const std::int64_t whole = round_up_to_power_of_two(lies.length);
   std::optional<Arrangement> best;
@@ -253,6 +253,7 @@ Id Sorts::cut_columns(const Arrangement& lies, Id value) {
 /// [rows, sequences * columns]. Of a single sequence in several columns neighbours stand in
 /// different ones.
 Id Sorts::arranged(const Arrangement& lies, Id value) {
+  if (lies.by_rank) return value;
   const std::int64_t total = lies.rows * lies.columns;
   value = edit_.transpose(value, lies.permutation());
   if (lies.is_tall) {
@@ -266,7 +267,6 @@ Id Sorts::arranged(const Arrangement& lies, Id value) {
                          {lies.rows, lies.columns});
   }
   value = edit_.reshape(value, {lies.sequences, lies.length});
-  if (lies.by_rank) return value;
   if (total != lies.length) value = edit_.pad_high(value, {0, total - lies.length});
   value = edit_.reshape(value, {lies.sequences * lies.columns, lies.rows});
   return edit_.transpose(value, {1, 0});
@@ -274,6 +274,7 @@ Id Sorts::arranged(const Arrangement& lies, Id value) {
 
 /// The first `count` elements of each sequence, where they stood.
 Id Sorts::back(const Arrangement& lies, Id matrix, std::int64_t count) {
+  if (lies.by_rank) return matrix;
   const Extents permutation = lies.permutation();
   Extents first = lies.extents;
   first[static_cast<std::size_t>(lies.dimension)] = count;
@@ -310,7 +311,7 @@ Id Sorts::back(const Arrangement& lies, Id matrix, std::int64_t count) {
 
 /// Where each element of a matrix stood in its sequence.
 Id Sorts::position(const Arrangement& lies) {
-  if (lies.by_rank) return edit_.iota(ElementType::kS32, {lies.sequences, lies.length}, 1);
+  if (lies.by_rank) return edit_.iota(ElementType::kS32, lies.extents, lies.dimension);
   const Extents box{lies.rows, lies.sequences * lies.columns};
   const Id row = edit_.iota(ElementType::kS32, box, 0);
   if (lies.columns == 1) return row;
@@ -394,7 +395,7 @@ std::vector<Id> Sorts::sorted(const Arrangement& lies, const std::vector<Id>& wo
     whole.elements = shapes;
   }
   HloInstruction sort = edit_.start(HloOpcode::kSort, words, whole);
-  sort.dimensions = {lies.by_rank ? 1 : 0};
+  sort.dimensions = {lies.by_rank ? lies.dimension : 0};
   sort.feature_group_count = lies.columns;
   if (lies.kept > 0) sort.batch_group_count = lies.kept;
   hlo::Computation comparator = comparator_of_words(static_cast<std::int64_t>(words.size()), keys);
@@ -557,7 +558,7 @@ void Sorts::visit_sort(Id id) {
   plan(sort, dimension, made);
   auto lies = arrangement(extents, dimension, made.words, made.keys, 0);
   if (!lies || network_cycles(*lies, made.words, made.keys) > rank_cycles(*lies, made.words)) {
-    lies = in_rows(extents, dimension);
+    lies = as_they_stand(extents, dimension);
   }
   edit_.stand_for(id);
   std::vector<Id> matrices;
