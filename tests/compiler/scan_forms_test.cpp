@@ -113,6 +113,19 @@ TEST(ScanForms, TheLanesAreADimensionThatFillsThem) {
   EXPECT_EQ(cycles("[200,256,3]", "size=200x1x1 pad=199_0x0_0x0_0"), wide);
 }
 
+/// Of 197 matrices no number but one has all in equal blocks: the last block has fewer.
+TEST(ScanForms, TheLastBlockHasTheMatricesThatAreLeft) {
+  const auto cycles = [](int matrices) {
+    const std::string extents = "[" + std::to_string(matrices) + ",7,256]";
+    return static_cast<double>(
+        check_hlo(window("f32", "add", "0", extents, extents, "size=1x7x1 pad=0_0x6_0x0_0"))
+            .result.cycles);
+  };
+  const double before = cycles(196), found = cycles(197);
+  EXPECT_GE(found, before);
+  EXPECT_LT(found, 1.05 * before);
+}
+
 TEST(ScanForms, WindowsMayLieInAnyDimension) {
   check_hlo(window("f32", "add", "0", "[9,300]", "[9,150]", "size=1x5 stride=1x2 pad=0_0x1_2"));
   check_hlo(window("f32", "maximum", "-inf", "[9,300]", "[9,281]", "size=1x20"));

@@ -29,9 +29,10 @@ class ScanKernel {
         builder_(instruction.name, target),
         tile_rows_(ceil_divide(form.rows, 8)),
         lane_tiles_(ceil_divide(form.lanes, 128)) {
-    for (std::int64_t count = 1; count <= form.outer; ++count) {
-      if (form.outer % count == 0 && count * tile_rows_ <= kMostTileRows) matrices_ = count;
-    }
+    const std::int64_t most = std::max<std::int64_t>(1, kMostTileRows / tile_rows_);
+    groups_ = ceil_divide(form.outer, most);
+    matrices_ = ceil_divide(form.outer, groups_);
+    groups_ = ceil_divide(form.outer, matrices_);
   }
 
   LoweredKernel emit();
@@ -47,7 +48,7 @@ class ScanKernel {
   ScanForm form_;
   KernelBuilder builder_;
   std::int64_t tile_rows_, lane_tiles_;
-  std::int64_t matrices_ = 1;  ///< Of a block.
+  std::int64_t matrices_ = 1, groups_ = 1;  ///< Of a block, the last of which may have fewer.
   VmemRegion given_, made_, totals_;
   BoxDma load_, store_;
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
@@ -64,18 +65,17 @@ LoweredKernel ScanKernel::emit() {
                        static_cast<std::uint32_t>(4 * lane_tiles_), 4};
   load_ = BoxDma(builder_, true, box);
   store_ = BoxDma(builder_, false, box);
-  const std::int64_t groups = form_.outer / matrices_;
-  if (groups == 1) {  // Lane tile after lane tile.
+  if (groups_ == 1) {  // Lane tile after lane tile.
     emit_blocks(lane_tiles_, 4, array, result);
     return lowered_kernel(builder_);
   }
   const std::int64_t distance = 4 * lane_tiles_ * matrices_ * tile_rows_;
   if (lane_tiles_ == 1) {
-    emit_blocks(groups, distance, array, result);
+    emit_blocks(groups_, distance, array, result);
   } else {
     builder_.loop(static_cast<std::uint64_t>(lane_tiles_), [&](SReg lane_tile) {
       const SReg right = builder_.mul(lane_tile, 4);
-      emit_blocks(groups, distance, builder_.add(array, right), builder_.add(result, right));
+      emit_blocks(groups_, distance, builder_.add(array, right), builder_.add(result, right));
     });
   }
   return lowered_kernel(builder_);
@@ -83,16 +83,22 @@ LoweredKernel ScanKernel::emit() {
 
 /// Blocks that stand `distance` granules from each other.
 void ScanKernel::emit_blocks(std::int64_t blocks, std::int64_t distance, SReg array, SReg result) {
-  const std::int64_t granules = 4 * matrices_ * tile_rows_;
+  const std::int64_t whole = 4 * matrices_ * tile_rows_;
+  const std::int64_t rest = 4 * (form_.outer - (groups_ - 1) * matrices_) * tile_rows_;
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
   store.flag = store_flag_;
-  load.granules = store.granules = [granules](Index) -> ScalarOperand { return granules; };
+  const auto granules = [=](Index block) -> ScalarOperand {
+    if (rest == whole) return whole;
+    if (block.is_constant()) return block.offset == groups_ - 1 ? rest : whole;
+    return builder_.select(builder_.equal(to_operand(builder_, block), groups_ - 1), rest, whole);
+  };
+  load.granules = store.granules = granules;
   const auto start = [=](BoxDma& dma, SReg hbm, VmemRegion region, std::uint32_t flag, Index block,
                          Index buffer) {
     dma.start(builder_.add(hbm, to_operand(builder_, multiply(builder_, block, distance))),
               at(region, multiply(builder_, buffer, block_rows())),
-              to_operand(builder_, buffer.plus(flag)));
+              to_operand(builder_, buffer.plus(flag)), granules(block));
   };
   load.start = [=](Index block, Index buffer) {
     start(load_, array, given_, load_flag_, block, buffer);
