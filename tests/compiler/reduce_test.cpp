@@ -220,6 +220,22 @@ TEST(Reduce, NumbersOfMatricesShareTheWaitForTheLanes) {
   }
 }
 
+/// However many tiles there are: of nineteen, three are left behind two times eight. Of twenty four
+/// are, and take no less.
+TEST(Reduce, SumsOfAnyNumberOfTilesShareTheWaitForTheLanes) {
+  const auto cycles = [](std::int64_t rows, const Extents& extents, const Extents& reduced) {
+    FusedGraph test;
+    test.set_layout({2, 1, 0});
+    Extents whole = extents;
+    whole[0] = rows;
+    if (reduced[0] == 0) std::swap(whole[0], whole[1]);
+    return test.check({test.graph.reduce_sum(test.input(ElementType::kF32, whole), reduced)}, kSums)
+        .cycles;
+  };
+  EXPECT_LE(cycles(152, {0, 6, 77}, {0, 2}), cycles(160, {0, 6, 77}, {0, 2}));
+  EXPECT_LE(cycles(152, {0, 8, 128}, {1, 2}), cycles(160, {0, 8, 128}, {1, 2}));
+}
+
 TEST(Reduce, SoftmaxInOneKernel) {
   for (const Extents& extents : std::vector<Extents>{{50, 64}, {37, 1000}, {2, 3, 40, 300}}) {
     FusedGraph test;

@@ -212,6 +212,7 @@ class ElementwiseKernel {
   VReg eight_totals(const Reduction& reduction, Index first);
   void finish_totals(const Output& output, const Reduction& reduction);
   void for_each(std::int64_t count, std::int64_t unroll, const std::function<void(Index)>& body);
+  void for_eights(std::int64_t tiles, const std::function<void(Index, std::int64_t)>& body);
   /// 32-bit tiles of a result that stays in VMEM.
   VmemRegion tiles_of(const Output& output) const {
     return output.staging.rows > 0 ? output.staging : output.region;

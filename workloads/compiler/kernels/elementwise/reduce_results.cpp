@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -138,16 +136,20 @@ void ElementwiseKernel::store_numbers(const Output& output, const std::vector<VR
   store_across_lanes(builder_, emitter_, numbers, at(tiles_of(output), line), lane);
 }
 
+/// Eight tiles at a time, or those that are left, which share the wait for the lanes.
+void ElementwiseKernel::for_eights(std::int64_t tiles,
+                                   const std::function<void(Index, std::int64_t)>& body) {
+  for_each(tiles / 8, 1, [&](Index group) { body(multiply(builder_, group, 8), 8); });
+  if (tiles % 8 != 0) body({{}, tiles / 8 * 8}, tiles % 8);
+}
+
 /// Lanes are reduced (with majors), rows stay: the rows of an accumulator become lanes.
 void ElementwiseKernel::finish_column_sums(const Output& output, const Reduction& reduction) {
   const std::int64_t row_tiles = space_.row_tiles();
   const std::int64_t x_tiles = ceil_divide(space_.rows(), 128);
   const std::int64_t rows = reduction.registers / row_tiles;
-  // Some tiles at a time, aligned to their number, share the wait for the lanes.
-  const std::int64_t together = std::gcd(row_tiles, std::int64_t{8});
   for_each(rows, 1, [&](Index row) {
-    for_each(row_tiles / together, 1, [&](Index group) {
-      const Index tile = multiply(builder_, group, together);
+    for_eights(row_tiles, [&](Index tile, std::int64_t together) {
       const Index first = add(builder_, multiply(builder_, row, row_tiles), tile);
       std::vector<VReg> sums;
       for (std::int64_t i = 0; i < together; ++i) {
@@ -187,13 +189,12 @@ void ElementwiseKernel::finish_totals(const Output& output, const Reduction& red
   const std::int64_t rows = extents.size() >= 2 ? extents[extents.size() - 2] : 1;
   std::int64_t matrices = 1;
   for (std::size_t i = 0; i + 2 < extents.size(); ++i) matrices *= extents[i];
-  const std::int64_t tiles = ceil_divide(columns, 8), together = std::gcd(tiles, std::int64_t{8});
+  const std::int64_t tiles = ceil_divide(columns, 8);
   const std::int64_t x_tiles = ceil_divide(columns, 128), y_tiles = ceil_divide(rows, 8);
   for_each(matrices, 1, [&](Index matrix) {
     for_each(rows, 1, [&](Index row) {
       const Index all_rows = add(builder_, multiply(builder_, matrix, rows), row);
-      for_each(tiles / together, 1, [&](Index group) {
-        const Index tile = multiply(builder_, group, together);
+      for_eights(tiles, [&](Index tile, std::int64_t together) {
         const Index first =
             multiply(builder_, add(builder_, multiply(builder_, all_rows, tiles), tile), 8);
         std::vector<VReg> values;
