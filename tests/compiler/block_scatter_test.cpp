@@ -6,6 +6,7 @@
 
 #include "tests/compiler/gather_text.h"
 #include "tests/compiler/hlo_check.h"
+#include "workloads/compiler/ir/array_part.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/expand/indexed_access.h"
 #include "workloads/hlo/hlo_reader.h"
@@ -137,6 +138,26 @@ TEST(BlockScatter, TakesAsLongAsItsEstimate) {
     };
     EXPECT_NEAR((cycles(300) - cycles(100)) / (estimate(300) - estimate(100)), 1, 0.1) << rows;
   }
+}
+
+/// A table of one block may lie as one of many does, where which block it is stands outside of the
+/// tiles: its updates lie like it.
+TEST(BlockScatter, ATableOfOneBlockLiesAsOneOfManyDoes) {
+  const hlo::Module module = hlo::read_hlo_text("test.hlo", R"(HloModule one
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  t = f32[1,7,200,2] parameter(0)
+  i = s32[100] parameter(1)
+  u = f32[100,7,200,2] parameter(2)
+  ROOT s = f32[1,7,200,2] scatter(t, i, u), update_window_dims={1,2,3}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+})");
+  const hlo::Computation& entry = module.entry_computation();
+  const auto lies = [&](const compiler::DimensionOrder& order) {
+    return compiler::lies_for_parts(entry, entry.at(entry.root), order);
+  };
+  EXPECT_TRUE(lies({0, 1, 2, 3}));
+  EXPECT_FALSE(lies({1, 0, 2, 3}));  // Blocks would be several ranges.
+  EXPECT_FALSE(lies({1, 3, 0, 2}));  // Or rows of tiles.
 }
 
 }  // namespace

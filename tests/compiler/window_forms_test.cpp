@@ -387,6 +387,18 @@ TEST(WindowForms, WindowsOfFewFeaturesAreMadeOfPartsOfTheImage) {
   EXPECT_GE(in_parts, 30U);
 }
 
+/// A position of the window that all windows have outside of the image gets nothing.
+TEST(WindowForms, PositionsOutsideOfTheImageGetNothing) {
+  const hlo::Module after = check(R"(
+  x = f32[1,2,4000,1] parameter(0)
+  g = f32[1,2,4000,1] parameter(1)
+  ROOT s = f32[1,2,4000,1] select-and-scatter(x, g, zero), window={size=1x5x3x1 pad=0_0x4_0x1_1x0_0}, select=ge, scatter=add
+)");
+  EXPECT_EQ(count(after, kScatter), 0U);
+  // Two of five rows of positions meet the image: six parts are added.
+  EXPECT_EQ(count(after, hlo::HloOpcode::kAdd), 5U);
+}
+
 /// However many places they have; along the lanes they are turned first.
 TEST(WindowForms, WindowsSideBySideAreReductionsOfParts) {
   for (const std::string window : {"size=1x50x1 stride=1x50x1", "size=1x100x1 stride=1x100x1",
