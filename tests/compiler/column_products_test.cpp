@@ -77,6 +77,18 @@ TEST(ColumnProducts, PlanesTimesAMatrix) {
             0U);
 }
 
+/// Of several dimensions the matrix unit has the last one alone in its tiles: of sixteen elements
+/// an eighth of them.
+TEST(ColumnProducts, ShortPlanesTimesAMatrixAreNotForTheMatrixUnit) {
+  const auto left = [](const std::string& extents) {
+    return dots_left("  x = f32[" + extents + ",3] parameter(0)\n  m = f32[2,3] parameter(1)\n" +
+                     "  ROOT d = f32[2," + extents +
+                     "] dot(m, x), lhs_contracting_dims={1}, rhs_contracting_dims={3}\n");
+  };
+  EXPECT_EQ(left("8,150,16"), 0U);
+  EXPECT_EQ(left("8,18,128"), 1U);
+}
+
 TEST(ColumnProducts, SumsOverPlanes) {
   EXPECT_EQ(dots_left(R"(  x = f32[3,900,1000] parameter(0)
   y = f32[900,3,1000] parameter(1)

@@ -185,10 +185,15 @@ bool ColumnProducts::is_read_by_columns(Id value) {
 }
 
 /// For the MXUs both arrays stand in rows of tiles, of which granules of padding are not moved, and
-/// a tile of either is a push each. Columns that other columns make, or that such are made of, need
-/// not be moved.
+/// a tile of either is a push each; of several long dimensions the last one alone is in tiles.
+/// Columns that other columns make, or that such are made of, need not be moved.
 bool ColumnProducts::pays(const HloInstruction& dot, const LongDot& found) {
   const auto length = static_cast<double>(elements(found.extents));
+  const auto last = static_cast<double>(found.extents.back());
+  const double padding =
+      found.extents.size() < 2
+          ? 1
+          : static_cast<double>(round_up(found.extents.back(), std::int64_t{isa::kLanes})) / last;
   const auto moved = [&](std::int64_t first, std::int64_t second) {
     return length * static_cast<double>(first + second) * sizeof(float) /
            target_.hbm_bytes_per_cycle;
@@ -213,7 +218,8 @@ bool ColumnProducts::pays(const HloInstruction& dot, const LongDot& found) {
   const double columns = std::max(vector_unit, moved(is_column_of_others(first) ? 0 : found.first,
                                                      second_stays ? 0 : found.second));
   const double small_kernels = found.is_contracted ? static_cast<double>(found.products) : 1;
-  return std::max(matrix_units, moved(moved_rows(found.first), moved_rows(found.second))) >
+  return padding *
+             std::max(matrix_units, moved(moved_rows(found.first), moved_rows(found.second))) >
          columns + small_kernels * kKernelCycles;
 }
 
