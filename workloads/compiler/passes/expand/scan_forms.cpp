@@ -11,7 +11,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/scan_form.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
-#include "workloads/compiler/passes/expand/window_forms.h"
+#include "workloads/compiler/passes/expand/window_choice.h"
 #include "workloads/compiler/passes/graph_editor.h"
 #include "workloads/compiler/passes/refusal_list.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"

@@ -12,7 +12,6 @@
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/passes/edit.h"
-#include "workloads/compiler/passes/expand/window_forms.h"
 
 namespace tpu::compiler {
 
@@ -28,6 +27,15 @@ Extents dimensions_of(const std::vector<WindowDimension>& window) {
     if (!is_trivial(window[d])) list.push_back(static_cast<std::int64_t>(d));
   }
   return list;
+}
+
+bool are_parts(const HloInstruction& pooling, std::size_t dimension, HloOpcode operation) {
+  // Fewer are as many slices.
+  constexpr std::int64_t kFewest = 4;
+  const hlo::WindowDimension& w = pooling.window[dimension];
+  return w.stride == w.size && w.window_dilation == 1 && w.base_dilation == 1 &&
+         w.size >= kFewest && dimension + 1 < pooling.window.size() &&
+         operation != HloOpcode::kMultiply;
 }
 
 Extents FourDimensions::merged(const Extents& extents) const {

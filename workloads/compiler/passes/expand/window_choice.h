@@ -16,6 +16,10 @@ constexpr std::size_t kPoolingRank = 4;
 /// Dimensions of a window that are more than one element.
 std::vector<std::int64_t> dimensions_of(const std::vector<hlo::WindowDimension>& window);
 
+/// Whether windows stand side by side along a dimension that is not the minor one: its parts are
+/// reduced then, whatever their size.
+bool are_parts(const hlo::HloInstruction& pooling, std::size_t dimension, hlo::HloOpcode operation);
+
 /// Arrays of four dimensions, merged of neighbours over which a window does not extend.
 struct FourDimensions {
   std::vector<hlo::WindowDimension> window;

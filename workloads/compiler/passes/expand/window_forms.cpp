@@ -28,15 +28,6 @@ using hlo::HloInstruction;
 using hlo::HloOpcode;
 using hlo::WindowDimension;
 
-bool are_parts(const HloInstruction& pooling, std::size_t dimension, HloOpcode operation) {
-  // Fewer are as many slices.
-  constexpr std::int64_t kFewest = 4;
-  const hlo::WindowDimension& w = pooling.window[dimension];
-  return w.stride == w.size && w.window_dilation == 1 && w.base_dilation == 1 &&
-         w.size >= kFewest && dimension + 1 < pooling.window.size() &&
-         operation != HloOpcode::kMultiply;
-}
-
 namespace {
 
 using Id = GraphEditor::Id;
