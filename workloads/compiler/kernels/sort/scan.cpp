@@ -83,15 +83,11 @@ LoweredKernel ScanKernel::emit() {
 
 /// Blocks that stand `distance` granules from each other.
 void ScanKernel::emit_blocks(std::int64_t blocks, std::int64_t distance, SReg array, SReg result) {
-  const std::int64_t whole = 4 * matrices_ * tile_rows_;
-  const std::int64_t rest = 4 * (form_.outer - (groups_ - 1) * matrices_) * tile_rows_;
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
   store.flag = store_flag_;
   const auto granules = [=](Index block) -> ScalarOperand {
-    if (rest == whole) return whole;
-    if (block.is_constant()) return block.offset == groups_ - 1 ? rest : whole;
-    return builder_.select(builder_.equal(to_operand(builder_, block), groups_ - 1), rest, whole);
+    return extent_of_block(builder_, block, form_.outer, matrices_, 4 * tile_rows_);
   };
   load.granules = store.granules = granules;
   const auto start = [=](BoxDma& dma, SReg hbm, VmemRegion region, std::uint32_t flag, Index block,

@@ -43,11 +43,7 @@ BlockDma::BlockDma(KernelBuilder& builder, bool to_vmem, const BlockShape& shape
 
 ScalarOperand BlockDma::extent(SReg block, std::uint32_t tiles, std::uint32_t block_tiles,
                                std::uint32_t factor) {
-  const std::uint32_t blocks = ceil_divide(tiles, block_tiles);
-  const std::uint32_t last = tiles - (blocks - 1) * block_tiles;
-  if (blocks == 1) return last * factor;
-  if (last == block_tiles) return block_tiles * factor;
-  return builder_.select(builder_.equal(block, blocks - 1), last * factor, block_tiles * factor);
+  return extent_of_block(builder_, {block, 0}, tiles, block_tiles, factor);
 }
 
 ScalarOperand BlockDma::matrix_granules(SReg row_block, SReg column_block, std::uint32_t matrices) {

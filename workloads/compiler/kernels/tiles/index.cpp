@@ -82,4 +82,13 @@ Index modulo_power_of_two(KernelBuilder& builder, Index a, int bits) {
   return {builder.and_(to_operand(builder, a), last), 0};
 }
 
+ScalarOperand extent_of_block(KernelBuilder& builder, Index block, std::int64_t all,
+                              std::int64_t of_block, std::int64_t factor) {
+  const std::int64_t blocks = ceil_divide(all, of_block);
+  const std::int64_t last = (all - (blocks - 1) * of_block) * factor, whole = of_block * factor;
+  if (blocks == 1 || last == whole) return last;
+  if (block.is_constant()) return block.offset == blocks - 1 ? last : whole;
+  return builder.select(builder.equal(to_operand(builder, block), blocks - 1), last, whole);
+}
+
 }  // namespace tpu::compiler

@@ -33,4 +33,8 @@ void in_pieces(KernelBuilder& builder, std::int64_t count, std::int64_t at_once,
 Index divide(KernelBuilder& builder, Index a, std::int64_t divisor);
 Index modulo(KernelBuilder& builder, Index a, std::int64_t divisor);
 
+/// What a block has of so many in all, times a factor: the last block may have fewer.
+ScalarOperand extent_of_block(KernelBuilder& builder, Index block, std::int64_t all,
+                              std::int64_t of_block, std::int64_t factor);
+
 }  // namespace tpu::compiler

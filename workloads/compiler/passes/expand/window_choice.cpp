@@ -164,31 +164,32 @@ bool WindowChoice::has_kernel_window(const std::vector<WindowDimension>& window)
 
 std::optional<WindowChoice::KernelForm> WindowChoice::kernel_form(
     const HloInstruction& pooling) const {
-  KernelForm form{pooling, {}};
+  KernelForm form{pooling, {}, {}};
   for (std::size_t i = 0; i + 1 < pooling.operands.size(); ++i) {
     form.arrays.push_back(entry().at(pooling.operands[i]).shape);
   }
-  if (has_kernel_window(pooling.window)) return form;
-  const auto four = four_dimensions(pooling.window, form.image().dimensions);
-  if (!four || !has_kernel_window(four->window)) return std::nullopt;
-  form.pooling.window = four->window;
-  form.pooling.shape.dimensions = four->merged(pooling.shape.dimensions);
-  for (hlo::Shape& array : form.arrays) {
-    array = hlo::array_shape(array.type, four->merged(array.dimensions));
+  if (!has_kernel_window(pooling.window)) {
+    const auto four = four_dimensions(pooling.window, form.image().dimensions);
+    if (!four || !has_kernel_window(four->window)) return std::nullopt;
+    form.pooling.window = four->window;
+    form.pooling.shape.dimensions = four->merged(pooling.shape.dimensions);
+    for (hlo::Shape& array : form.arrays) {
+      array = hlo::array_shape(array.type, four->merged(array.dimensions));
+    }
   }
+  form.order = order_of_windows(form.pooling, form.image(), form.windows(), target_.vmem_bytes);
   return form;
 }
 
 bool WindowChoice::rows_fit(const KernelForm& form) const {
-  const Extents order =
-      order_of_windows(form.pooling, form.image(), form.windows(), target_.vmem_bytes);
   hlo::Computation alone;
   HloInstruction kernel = form.pooling;
   for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
     HloInstruction operand = entry().at(kernel.operands[i]);
     if (i < form.arrays.size()) {
       operand.shape = form.arrays[i];
-      operand.shape.layout = tiled_layout(operand.shape.type, {order.rbegin(), order.rend()});
+      operand.shape.layout =
+          tiled_layout(operand.shape.type, {form.order.rbegin(), form.order.rend()});
     }
     append(alone, std::move(operand));
     kernel.operands[i] = static_cast<Id>(i);
@@ -241,20 +242,18 @@ double WindowChoice::padded_bytes(const HloInstruction& pooling, const KernelFor
   if (pooling.window.size() != kPoolingRank) {
     if (const auto dense = dense_pixels(pooling)) return dense->bytes;
   }
-  const DimensionOrder order =
-      order_of_windows(form.pooling, form.image(), form.windows(), target_.vmem_bytes);
-  return static_cast<double>(in_order(form.image(), order).padded_bytes());
+  return static_cast<double>(in_order(form.image(), form.order).padded_bytes());
 }
 
 /// By the bytes that pass. The kernel has the window's dimensions outside of its tiles, which the
 /// two others may leave nearly empty; rows of one pixel wait for each other. Parts of the array are
 /// read where they stand if no window extends over the lanes, else shifted, and strides make phases
 /// of the image; a gradient compares each position with the greatest, and adds what it gets. The
-/// factors are what 150 windows and gradients took, of 1 to 128 images of 28 to 512 pixels and
-/// lines of 50 to 5,000, with 1 to 200 features, windows of 2 to 7 that step by 1 to 7. Where a
-/// gradient's rows do not fit, its parts lie as the windows of the kernel do; other windows go in
-/// steps then, which lie as they like.
-WindowChoice::FormCycles WindowChoice::cycles(const HloInstruction& pooling) const {
+/// factors are what the windows of bench/programs/windows.py took, chosen with those in view: of 1
+/// to 128 images of 32 to 512 pixels and lines of 800 to 4,096, with 3 to 200 features, windows of
+/// 2 to 7 that step by 1 to 7. Where a gradient's rows do not fit, its parts lie as the windows of
+/// the kernel do; other windows go in steps then, which lie as they like.
+WindowChoice::FormCycles WindowChoice::form_cycles(const HloInstruction& pooling) const {
   constexpr double kRowWait = 150;
   const WindowExtent window(pooling.window);
   if (window.has_gaps) return {0, kNever};
@@ -281,10 +280,8 @@ WindowChoice::FormCycles WindowChoice::cycles(const HloInstruction& pooling) con
   const double kernel_passes =
       scatters ? 2.4 * (1 + 1.5 / window.strides) : 1.2 * (1 + 1 / window.strides);
   cycles.kernel = 3 * kKernelCycles + kernel_passes * padded;
-  const DimensionOrder order =
-      order_of_windows(form->pooling, form->image(), form->windows(), target_.vmem_bytes);
-  const auto rows = static_cast<std::size_t>(order[0]),
-             columns = static_cast<std::size_t>(order[1]);
+  const auto rows = static_cast<std::size_t>(form->order[0]);
+  const auto columns = static_cast<std::size_t>(form->order[1]);
   if (form->image().dimensions[columns] == 1) {
     cycles.kernel += kRowWait * static_cast<double>(form->windows().dimensions[rows]);
   }
@@ -294,12 +291,12 @@ WindowChoice::FormCycles WindowChoice::cycles(const HloInstruction& pooling) con
 bool WindowChoice::is_faster_in_parts(const HloInstruction& pooling) const {
   constexpr double kSurely = 1.25;
   if (!images_.empty() || pooling.window.size() < 2) return false;
-  FormCycles both = cycles(pooling);
+  FormCycles both = form_cycles(pooling);
   const bool scatters = pooling.opcode == HloOpcode::kSelectAndScatter;
   const std::map<Id, HloInstruction>& others = scatters ? maxima_ : gradients_;
   const auto other = others.find(image_of(pooling));
   if (other != others.end()) {
-    const FormCycles beside = cycles(other->second);
+    const FormCycles beside = form_cycles(other->second);
     both.kernel += beside.kernel;
     both.parts += beside.parts;
   }

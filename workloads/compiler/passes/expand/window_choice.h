@@ -52,10 +52,11 @@ class WindowChoice {
   /// Whether there is a kernel over these dimensions: those that images have outermost.
   bool has_kernel_window(const std::vector<hlo::WindowDimension>& window) const;
 
-  /// What a pooling kernel takes: a window of four dimensions, and its arrays.
+  /// What a pooling kernel takes: a window of four dimensions, and its arrays, in an order.
   struct KernelForm {
     hlo::HloInstruction pooling;
     std::vector<hlo::Shape> arrays;
+    std::vector<std::int64_t> order;  ///< Major to minor.
     const hlo::Shape& image() const { return arrays.front(); }
     const hlo::Shape& windows() const {
       return pooling.opcode == hlo::HloOpcode::kSelectAndScatter ? arrays[1] : pooling.shape;
@@ -95,7 +96,7 @@ class WindowChoice {
   const hlo::Computation& entry() const { return module_.entry_computation(); }
   Id image_of(const hlo::HloInstruction& pooling) const;
   double padded_bytes(const hlo::HloInstruction& pooling, const KernelForm& form) const;
-  FormCycles cycles(const hlo::HloInstruction& pooling) const;
+  FormCycles form_cycles(const hlo::HloInstruction& pooling) const;
 
   const hlo::Module& module_;
   const Target& target_;
