@@ -55,8 +55,8 @@ TEST(BlockedFactorizations, SmallMatricesStayWhole) {
   EXPECT_EQ(products_of(qr_text(16, 64, 64)), 0U);
   // Two panels and their products with themselves.
   EXPECT_EQ(products_of(cholesky_text(1, 384, true)), 4U);
-  // Of halves, quarters and eighths: seven shares and eight inverses.
-  EXPECT_EQ(products_of(system(1, 1024)), 15U);
+  // Of halves down to sixteenths: fifteen shares and sixteen inverses.
+  EXPECT_EQ(products_of(system(1, 1024)), 31U);
   // Halves of halves of columns, as far as they pay.
   EXPECT_GE(products_of(lu_text(1, 256)), 3U);
   EXPECT_GE(products_of(qr_text(1, 512, 256)), 3U);

@@ -347,14 +347,22 @@ TEST(ConvolutionEpilogue, OfRandomGeometries) {
 /// Windows of few features fit one unit of the patch: of two steps in one block of code the second
 /// may finish nothing whose sums the first one takes.
 TEST(ConvolutionEpilogue, StepsOfOneUnitFinishSumsOfBlocksBefore) {
-  for (const int extent : {4, 5, 6, 8, 12}) {
-    const std::string image = "[128," + std::to_string(extent) + "," + std::to_string(extent);
-    test::check_hlo("HloModule relu\nENTRY step {\n x = f32" + image +
-                    ",8] parameter(0)\n w = f32[3,3,8,16] parameter(1)\n y = f32" + image +
-                    ",16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, " +
-                    "dim_labels=b01f_01io->b01f\n z = f32[] constant(0)\n zs = f32" + image +
-                    ",16] broadcast(z), dimensions={}\n ROOT r = f32" + image +
-                    ",16] maximum(y, zs)\n}\n");
+  for (const bool is_in_parts : {false, true}) {
+    test::HloCheck check;
+    check.round_matmul_operands = !is_in_parts;
+    if (is_in_parts) check.tolerance = 1e-6;
+    const std::string precision = is_in_parts ? ", operand_precision={highest,highest}" : "";
+    for (const int extent : {4, 5, 6, 8, 12}) {
+      const std::string image = "[128," + std::to_string(extent) + "," + std::to_string(extent);
+      test::check_hlo("HloModule relu\nENTRY step {\n x = f32" + image +
+                          ",8] parameter(0)\n w = f32[3,3,8,16] parameter(1)\n y = f32" + image +
+                          ",16] convolution(x, w), window={size=3x3 pad=1_1x1_1}, " +
+                          "dim_labels=b01f_01io->b01f" + precision +
+                          "\n z = f32[] constant(0)\n zs = f32" + image +
+                          ",16] broadcast(z), dimensions={}\n ROOT r = f32" + image +
+                          ",16] maximum(y, zs)\n}\n",
+                      check);
+    }
   }
 }
 
@@ -389,6 +397,27 @@ TEST(ConvolutionEpilogue, StepsFinishThePixelsOfAllPhases) {
         "] reduce(m, z), dimensions={0,1,2}, to_apply=add\n ROOT t = (f32" +
         image(result, form.results) + ", f32[" + results + "]) tuple(m, s)\n}\n");
   }
+}
+
+/// Of a convolution in parts all lots share the work on the sums before: a rectifier behind it
+/// hides in them.
+TEST(ConvolutionEpilogue, LotsOfAStepShareTheWorkBeside) {
+  const std::string image = "f32[128,8,8,64]";
+  const std::string convolution =
+      "HloModule relu\nENTRY step {\n x = " + image +
+      " parameter(0)\n w = f32[3,3,64,64] parameter(1)\n y = " + image +
+      " convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, "
+      "operand_precision={highest,highest}\n";
+  test::HloCheck check;
+  check.round_matmul_operands = false;
+  const auto cycles = [&](const std::string& behind) {
+    return static_cast<double>(test::check_hlo(convolution + behind + "}\n", check).result.cycles);
+  };
+  const double alone = cycles(" ROOT r = " + image + " copy(y)\n");
+  const double rectified =
+      cycles(" z = f32[] constant(0)\n zs = " + image +
+             " broadcast(z), dimensions={}\n ROOT r = " + image + " maximum(y, zs)\n");
+  EXPECT_LT(rectified, 1.02 * alone);
 }
 
 TEST(ConvolutionEpilogue, StepsFinishWholeDigitsOfTheProductsBefore) {

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/compiler/dot_check.h"
 #include "tests/compiler/graph_check.h"
 #include "tests/compiler/kernel_harness.h"
 #include "tests/compiler/padded_array.h"
@@ -41,8 +42,9 @@ struct Geometry {
   ElementType type = ElementType::kF32;         ///< Of images and results.
   ElementType kernel_type = ElementType::kF32;  ///< Of the kernel and its gradient.
   bool batch_in_lanes = false;
-  bool depthwise = false;     ///< As many groups as features: ci is co.
-  std::int64_t dilation = 1;  ///< Of the kernel.
+  bool depthwise = false;                 ///< As many groups as features: ci is co.
+  std::int64_t dilation = 1;              ///< Of the kernel.
+  compiler::OperandParts parts = {1, 1};  ///< Of both operands.
   std::int64_t kernel_features() const { return depthwise ? 1 : ci; }
   std::int64_t oh() const { return results(h, kh); }
   std::int64_t ow() const { return results(w, kw); }
@@ -87,6 +89,7 @@ hlo::HloInstruction convolution_of(const Geometry& g, const Shape& shape) {
   instruction.opcode = hlo::HloOpcode::kConvolution;
   instruction.shape = shape;
   if (g.depthwise) instruction.feature_group_count = g.co;
+  instruction.raw_attributes = compiler::precision_of_parts(g.parts);
   return instruction;
 }
 
@@ -167,11 +170,15 @@ std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<f
                                      ? g.n * g.h * g.w * g.ci
                                      : g.kh * g.kw * g.kernel_features() * g.co;
   std::vector<double> sums(static_cast<std::size_t>(out_count));
-  std::vector<float> x(a.size()), y(b.size());
+  std::vector<double> x(a.size()), y(b.size());
   // Depthwise convolutions multiply in fp32.
-  const auto operand = [&g](float value) { return g.depthwise ? value : rounded_to_bf16(value); };
-  std::transform(a.begin(), a.end(), x.begin(), operand);
-  std::transform(b.begin(), b.end(), y.begin(), operand);
+  const auto take = [&g](std::size_t side) {
+    return [parts = g.depthwise ? compiler::kMostParts : g.parts[side]](float value) {
+      return taken_in_parts(value, parts);
+    };
+  };
+  std::transform(a.begin(), a.end(), x.begin(), take(0));
+  std::transform(b.begin(), b.end(), y.begin(), take(1));
   const std::int64_t oh = g.oh(), ow = g.ow();
   // Of a depthwise convolution a feature meets itself alone.
   const std::int64_t own = g.depthwise ? 1 : g.co;
@@ -191,13 +198,13 @@ std::vector<float> expected_of(const Geometry& g, Pass pass, const std::vector<f
                   at4(ky, kx, g.depthwise ? 0 : ci, co, g.kw, g.kernel_features(), g.co);
               if (pass == Pass::kForward) {
                 for (std::int64_t i = 0; i < own; ++i)
-                  (&sums[result])[i] += double{x[image]} * (&y[kernel])[i];
+                  (&sums[result])[i] += x[image] * (&y[kernel])[i];
               } else if (pass == Pass::kInputGradient) {
                 for (std::int64_t i = 0; i < own; ++i)
-                  sums[image] += double{(&x[result])[i]} * (&y[kernel])[i];
+                  sums[image] += (&x[result])[i] * (&y[kernel])[i];
               } else {
                 for (std::int64_t i = 0; i < own; ++i)
-                  (&sums[kernel])[i] += double{x[image]} * (&y[result])[i];
+                  (&sums[kernel])[i] += x[image] * (&y[result])[i];
               }
             }
         }
@@ -236,8 +243,7 @@ void check(const Geometry& g, Pass pass, const Target& target, std::vector<float
         values_of(shape, harness.read(pc, compiler::granules(shape) * 256));
     ASSERT_EQ(out.size(), expected.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const double tolerance =
-          shape.type == ElementType::kBf16 ? 0.02 + 0.01 * std::abs(expected[i]) : 3e-4;
+      const double tolerance = 1.5 * tolerance_of(shape.type, g.parts, expected[i]);
       ASSERT_NEAR(out[i], expected[i], tolerance) << "element " << i;
     }
   }
@@ -543,6 +549,23 @@ TEST(ConvolutionOfFewFeatures, ValuesOfRandomShapes) {
     }
   }
   EXPECT_GE(joined, 8);
+}
+
+/// Each kernel, with the batch in the rows and in the lanes: features that fill no tile, that fill
+/// several, and positions that are joined.
+TEST(Convolution, InPartsOfItsOperands) {
+  const Geometry joined{"joined", 8, 6, 20, 16, 48, 3, 3, 1, 1, 1};
+  for (const compiler::OperandParts& parts :
+       {compiler::OperandParts{3, 3}, {2, 2}, {3, 1}, {1, 3}}) {
+    SCOPED_TRACE(testing::Message() << parts[0] << " and " << parts[1] << " parts");
+    for (Geometry g : {kThree, kWide, kStrided, kOneByOne, joined}) {
+      g.parts = parts;
+      for (const Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kKernelGradient}) {
+        check(g, pass);
+        if (g.ci < 100) check(in_lanes(g, 100), pass);
+      }
+    }
+  }
 }
 
 TEST(ConvolutionOfFewFeatures, PositionsOfTheWindowAreJoined) {

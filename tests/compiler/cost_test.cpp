@@ -151,7 +151,7 @@ TEST(Cost, OperationsOfTheVectorUnitTakeWhatTheTableSays) {
 
 /// Relative error of what the search expects of a product of f32 [m, k] and [k, n].
 double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
-                        const MachineParams& machine) {
+                        const MachineParams& machine, const std::string& attributes = "") {
   const auto type = [](std::int64_t a, std::int64_t b) {
     return "f32[" + std::to_string(a) + "," + std::to_string(b) + "]";
   };
@@ -159,7 +159,8 @@ double error_of_product(std::int64_t m, std::int64_t k, std::int64_t n,
       "product", "HloModule product\n\nENTRY %main (a: " + type(m, k) + ", b: " + type(k, n) +
                      ") -> " + type(m, n) + " {\n  %a = " + type(m, k) + " parameter(0)\n  %b = " +
                      type(k, n) + " parameter(1)\n  ROOT %c = " + type(m, n) +
-                     " dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n");
+                     " dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}" +
+                     attributes + "\n}\n");
   const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
   const compiler::Target target = target_of(machine, 1);
   compiler::assign_layouts(module, target);
@@ -282,16 +283,19 @@ TEST(Cost, BlocksOfAProductThatFollowEachOtherFitTheVmemTwice) {
 
 TEST(Cost, SearchesOfProductsExpectWhatTheirKernelsTake) {
   for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
-    std::vector<double> errors;
-    for (const std::int64_t m : {16, 128, 1024}) {
-      for (const std::int64_t k : {64, 256, 1024}) {
-        for (const std::int64_t n : {32, 256, 2048}) {
-          errors.push_back(error_of_product(m, k, n, machine));
+    for (const char* precision : {"", ", operand_precision={highest,highest}"}) {
+      std::vector<double> errors;
+      for (const std::int64_t m : {16, 128, 1024}) {
+        for (const std::int64_t k : {64, 256, 1024}) {
+          for (const std::int64_t n : {32, 256, 2048}) {
+            errors.push_back(error_of_product(m, k, n, machine, precision));
+          }
         }
       }
+      std::sort(errors.begin(), errors.end());
+      EXPECT_LE(errors[errors.size() / 2], 0.10)
+          << machine.name << precision << ", worst " << errors.back();
     }
-    std::sort(errors.begin(), errors.end());
-    EXPECT_LE(errors[errors.size() / 2], 0.10) << machine.name << ", worst " << errors.back();
   }
 }
 

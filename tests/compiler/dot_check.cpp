@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "workloads/compiler/ir/array_layout.h"
 
@@ -73,6 +74,7 @@ hlo::Module dot_module(const DotCase& test) {
   dot.opcode = hlo::HloOpcode::kDot;
   dot.operands = {0, 1};
   dot.dot = test.dims;
+  dot.raw_attributes = compiler::precision_of_parts(test.parts);
   Extents out;
   for (std::int64_t d : test.dims.lhs_batch) out.push_back(test.lhs[static_cast<std::size_t>(d)]);
   for (std::int64_t d : free_of(test.lhs, test.dims.lhs_batch, test.dims.lhs_contracting)) {
@@ -85,6 +87,23 @@ hlo::Module dot_module(const DotCase& test) {
   computation.instructions.push_back(dot);
   computation.root = 2;
   return module;
+}
+
+double taken_in_parts(float value, std::uint32_t parts) {
+  float rest = value;
+  double taken = 0;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    const float rounded = rounded_to_bf16(rest);
+    taken += double{rounded};
+    rest -= rounded;
+  }
+  return taken;
+}
+
+double tolerance_of(hlo::ElementType type, const compiler::OperandParts& parts, double expected) {
+  const double size = std::abs(expected);
+  if (type == ElementType::kBf16) return 0.02 + 0.01 * size;
+  return parts == compiler::OperandParts{3, 3} ? 4e-5 + 1e-6 * size : 2e-4;
 }
 
 std::vector<float> expected_dot(const DotCase& test, const std::vector<float>& lhs,
@@ -120,8 +139,11 @@ std::vector<float> expected_dot(const DotCase& test, const std::vector<float>& l
     right_of[k] = flat(test.rhs, r);
   }
   std::vector<double> x(lhs.size()), y(rhs.size());
-  std::transform(lhs.begin(), lhs.end(), x.begin(), rounded_to_bf16);
-  std::transform(rhs.begin(), rhs.end(), y.begin(), rounded_to_bf16);
+  const auto take = [&test](std::size_t side) {
+    return [parts = test.parts[side]](float value) { return taken_in_parts(value, parts); };
+  };
+  std::transform(lhs.begin(), lhs.end(), x.begin(), take(0));
+  std::transform(rhs.begin(), rhs.end(), y.begin(), take(1));
   std::vector<float> out(count);
   for (std::size_t i = 0; i < count; ++i) {
     Extents l(test.lhs.size()), r(test.rhs.size());
@@ -162,8 +184,7 @@ void check_dot(const DotCase& test, const Target& target, std::vector<float>& ex
         values_of(shape, harness.read(c, compiler::granules(shape) * 256));
     ASSERT_EQ(out.size(), expected.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const double tolerance =
-          test.out_type == ElementType::kBf16 ? 0.02 + 0.01 * std::abs(expected[i]) : 2e-4;
+      const double tolerance = tolerance_of(test.out_type, test.parts, expected[i]);
       ASSERT_NEAR(out[i], expected[i], tolerance) << "element " << i;
     }
   }
@@ -188,7 +209,8 @@ CutDot::CutDot(const DotCase& test, bool keeps_matrices)
                                      epilogue_.out_shape, {keeps_matrices})),
       lhs_(random_array(computation_.at(0).shape, 1)),
       rhs_(random_array(computation_.at(1).shape, 2)),
-      expected_(expected_dot(test, lhs_.values, rhs_.values)) {}
+      expected_(expected_dot(test, lhs_.values, rhs_.values)),
+      parts_(test.parts) {}
 
 void CutDot::take_lanes() {
   compiler::take_rows_in_lanes(problem_);
@@ -204,7 +226,9 @@ void CutDot::check(const compiler::DotTiling& tiling, const Target& target) cons
   const std::uint32_t c = harness.reserve(compiler::granules(shape) * 1024);
   harness.run(lowered.kernel, {a, b, c});
   const std::vector<float> out = values_of(shape, harness.read(c, compiler::granules(shape) * 256));
-  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected_[i], 2e-4) << i;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    ASSERT_NEAR(out[i], expected_[i], tolerance_of(shape.type, parts_, expected_[i])) << i;
+  }
 }
 
 }  // namespace tpu::test

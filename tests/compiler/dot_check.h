@@ -23,6 +23,7 @@ struct DotCase {
   Extents lhs_layout = {};
   Extents rhs_layout = {};
   Extents out_layout = {};
+  compiler::OperandParts parts = {1, 1};  ///< Of both sides.
 };
 
 inline const hlo::DotDimensions kPlain{{}, {}, {1}, {0}};
@@ -34,7 +35,13 @@ compiler::Target v2_target();
 /// A module with that dot alone.
 hlo::Module dot_module(const DotCase& test);
 
-/// The dot by loops over its indices, of operands rounded to bf16, summed in double.
+/// What a product takes of a value that it takes in so many parts.
+double taken_in_parts(float value, std::uint32_t parts);
+/// The largest difference that the order of sums explains, and what products of the least parts
+/// are, which are left out.
+double tolerance_of(hlo::ElementType type, const compiler::OperandParts& parts, double expected);
+
+/// The dot by loops over its indices, of operands as they are taken, summed in double.
 std::vector<float> expected_dot(const DotCase& test, const std::vector<float>& lhs,
                                 const std::vector<float>& rhs);
 
@@ -61,6 +68,7 @@ class CutDot {
   compiler::DotProblem problem_;
   PaddedArray lhs_, rhs_;
   std::vector<float> expected_;
+  compiler::OperandParts parts_;
 };
 
 }  // namespace tpu::test

@@ -365,6 +365,80 @@ TEST(Dot, LargerArrays) {
   }
 }
 
+const compiler::OperandParts kSeveralParts[] = {{3, 3}, {2, 2}, {3, 1}, {1, 2}, {2, 3}};
+
+/// A lot for each pair of parts: of sides that lie and are turned in any way, of several tiles of
+/// each dimension, and of matrices side by side.
+TEST(Dot, InPartsOfItsSides) {
+  const hlo::DotDimensions both{{}, {}, {0}, {1}};
+  for (const compiler::OperandParts& parts : kSeveralParts) {
+    SCOPED_TRACE(testing::Message() << parts[0] << " and " << parts[1] << " parts");
+    std::vector<DotCase> cases{{"odd", {37, 203}, {203, 141}, kPlain},
+                               {"row", {1, 130}, {130, 10}, kPlain},
+                               {"few", {20, 5}, {5, 30}, kPlain},
+                               {"several", {300, 300}, {300, 300}, kPlain},
+                               {"nt", {35, 270}, {131, 270}, kRightTransposed},
+                               {"tn", {141, 256}, {141, 131}, kLeftTransposed},
+                               {"tt", {70, 35}, {131, 70}, both},
+                               {"matrices", {6, 33, 40}, {6, 40, 20}, {{0}, {0}, {2}, {1}}},
+                               {"sums", {3, 24, 30}, {3, 24, 40}, {{}, {}, {0, 1}, {0, 1}}}};
+    cases.push_back({"turned", {24, 140}, {140, 40}, kPlain});
+    cases.back().out_layout = {0, 1};
+    for (DotCase& test : cases) {
+      test.parts = parts;
+      check_dot(test);
+    }
+    for (const Target& target : kLargeTargets) check_dot(cases[3], target);
+  }
+}
+
+/// A side of bf16 is one part, whatever is said of it.
+TEST(Dot, OneSideInPartsBesideAPackedOne) {
+  DotCase test{"packed", {37, 203}, {203, 141}, kPlain, ElementType::kF32, ElementType::kBf16};
+  test.parts = {3, 1};
+  check_dot(test);
+  hlo::Module module = dot_module(test);
+  hlo::HloInstruction& dot = module.computations[0].at(2);
+  dot.raw_attributes = compiler::precision_of_parts({3, 3});
+  const hlo::Computation& entry = module.computations[0];
+  const auto problem = compiler::dot_problem(dot, entry.at(0).shape, entry.at(1).shape, dot.shape);
+  EXPECT_EQ(problem.parts, (compiler::OperandParts{3, 1}));
+}
+
+/// What shares the time of a step is shared out over all of its lots: tiles of columns that are
+/// complete, and rows that are turned, whose parts are not those of bf16.
+TEST(Dot, StepsInPartsHaveOtherWorkBeside) {
+  DotCase test{"turned", {570, 500}, {570, 500}, kLeftTransposed};
+  test.parts = {3, 3};
+  const CutDot turned(test);
+  for (const std::uint32_t block_m : {64U, 48U}) {
+    compiler::DotTiling tiling;
+    tiling.block_m = block_m;
+    tiling.chunk_m = block_m == 64 ? 32 : 16;
+    tiling.block_n = 4;
+    tiling.block_k = 5;
+    tiling.columns_at_once = 2;
+    tiling.turns_beside = true;
+    ASSERT_TRUE(compiler::DotSizes(turned.problem(), tiling, Target{}).may_turn_beside());
+    turned.check(tiling, Target{});
+  }
+  test = {"rounded", {256, 300}, {300, 512}, kPlain};
+  test.out_type = ElementType::kBf16;
+  test.parts = {3, 3};
+  const CutDot rounded(test);
+  for (const std::uint32_t block_m : {32U, 8U}) {
+    compiler::DotTiling tiling;
+    tiling.block_m = block_m;
+    tiling.chunk_m = 8;
+    tiling.block_n = 4;
+    tiling.block_k = 3;
+    tiling.columns_at_once = 2;
+    tiling.finished_tiles = compiler::tiles_to_finish(rounded.problem(), tiling);
+    ASSERT_GT(tiling.finished_tiles, 0U);
+    rounded.check(tiling, Target{});
+  }
+}
+
 TEST(Dot, ContractedDimensionsAboveTheMatrices) {
   check_dot({"gradient", {3, 20, 30}, {3, 20, 40}, {{}, {}, {0, 1}, {0, 1}}});
   check_dot({"one", {3, 24, 30}, {3, 24, 40}, {{}, {}, {0, 1}, {0, 1}}});

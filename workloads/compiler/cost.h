@@ -70,11 +70,10 @@ constexpr double kReflectedRegisterCycles = 7;
 /// A row of a matrix that is brought by its number.
 constexpr double kGatheredRowCycles = 4;
 
-/// A product of f32 matrices as six of bf16 parts: its kernels, and the bytes that these move of an
-/// element of an operand and of the result.
+/// A product of f32 matrices in their bf16 parts: passes of the MXUs, and what each matrix takes
+/// beside them: its first weights, its last results (chosen with 33 factorizations of 128 to 1024
+/// rows in view).
 constexpr double kPreciseProducts = 6;
-constexpr double kPreciseKernels = 5;
-constexpr double kPreciseOperandBytes = 46;
-constexpr double kPreciseResultBytes = 12;
+constexpr double kPreciseMatrixCycles = 1000;
 
 }  // namespace tpu::compiler

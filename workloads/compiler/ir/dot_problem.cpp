@@ -324,6 +324,7 @@ std::optional<DotProblem> find_dot_problem(const hlo::HloInstruction& dot, const
   merge(problem.outer_k);
   problem.lhs_type = lhs.type;
   problem.rhs_type = rhs.type;
+  problem.parts = operand_parts(dot, lhs.type, rhs.type);
   problem.result_types = {out.type};
   return problem;
 }
@@ -344,6 +345,7 @@ std::optional<DotProblem> with_sides_exchanged(const DotProblem& problem) {
   DotProblem other = problem;
   std::swap(other.m, other.n);
   std::swap(other.lhs_type, other.rhs_type);
+  std::swap(other.parts[0], other.parts[1]);
   std::swap(other.made[0], other.made[1]);
   std::swap(other.lhs_rows, other.rhs_rows);
   other.lhs_transposed = !problem.rhs_transposed;

@@ -7,6 +7,7 @@
 
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/made_side.h"
+#include "workloads/compiler/ir/operand_parts.h"
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -48,6 +49,7 @@ struct DotProblem {
   bool sides_exchanged = false;  ///< The left side is the instruction's second operand.
   hlo::ElementType lhs_type = hlo::ElementType::kF32;
   hlo::ElementType rhs_type = hlo::ElementType::kF32;
+  OperandParts parts{1, 1};  ///< Of the left and the right side.
   /// Of the results in step with each other; distances in `outer` are those of the first.
   std::vector<hlo::ElementType> result_types{hlo::ElementType::kF32};
   bool has_epilogue = false;
@@ -60,6 +62,8 @@ struct DotProblem {
   std::uint32_t row_period = 0;
   /// Something behind the product depends on the row in its matrix.
   bool keeps_matrices = false;
+
+  bool is_in_parts() const { return parts != OperandParts{1, 1}; }
 };
 
 /// A side's dimensions that stand in the result and not in the other side, in order.

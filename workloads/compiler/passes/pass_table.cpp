@@ -399,7 +399,7 @@ std::vector<Pass> rewriting_rows() {
           {"multiply_small_matrices", "rewrite_precise_products"}),
       row("multiply_small_matrices", on_module<multiply_small_matrices>, {},
           {"rewrite_precise_products", "drop_unit_dimensions"}),
-      row("rewrite_precise_products", with_target<rewrite_precise_products>),
+      row("rewrite_precise_products", on_module<rewrite_precise_products>),
       row("separate_initial_values", with_refusals<separate_initial_values>, {},
           {"rewrite_scans", "rewrite_reductions"}),
       row("rewrite_scans", run_rewrite_scans, {}, {"rewrite_windows"}),

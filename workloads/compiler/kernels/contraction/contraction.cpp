@@ -1,8 +1,11 @@
 #include "workloads/compiler/kernels/contraction/contraction.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include "workloads/compiler/kernels/contraction/matmul_parts.h"
 
 namespace tpu::compiler {
 
@@ -39,25 +42,116 @@ class PlacesAhead {
   std::vector<std::optional<SVariable>> variables_;
 };
 
+/// The tiles of a side as lots take them: each its part of them. They are loaded for each lot anew,
+/// for they would keep their registers from the first one to the last.
+class TilesInParts {
+ public:
+  /// Makes the tiles of a lot, which it counts from 0.
+  using OfLot = std::function<Contraction::Tiles(std::uint32_t lot)>;
+
+  /// Of the moving (0) or the stationary (1) side, with `pushes` in each lot.
+  TilesInParts(MatmulParts& parts, std::size_t side, std::uint32_t pushes)
+      : parts_(parts), side_(side), pushes_(pushes) {}
+
+  std::uint32_t pushes() const { return pushes_; }
+  /// From push `first` on.
+  Contraction::Tiles tiles(const OfLot& of_lot, std::uint32_t first = 0) const {
+    struct Lot {
+      Contraction::Tiles tiles;
+      std::map<std::uint32_t, VReg> made;  ///< By the register that the part is made of.
+    };
+    auto lots = std::make_shared<std::map<std::uint32_t, Lot>>();
+    return [=, &parts = parts_, side = side_, pushes = pushes_](std::uint32_t unit, std::uint32_t i,
+                                                                std::uint32_t part) {
+      const std::uint32_t number = (first + i) / pushes % parts.lots();
+      Lot& lot = (*lots)[number];
+      if (!lot.tiles) lot.tiles = of_lot(number);
+      const VReg rows = lot.tiles(unit, (first + i) % pushes, part);
+      const auto [found, is_new] = lot.made.try_emplace(rows.id);
+      if (is_new) found->second = parts.take(side, number, rows);
+      return found->second;
+    };
+  }
+
+ private:
+  MatmulParts& parts_;
+  std::size_t side_;
+  std::uint32_t pushes_;
+};
+
+/// What a step streams and loads, and where it finds that: of a step that begins, and of the one
+/// behind, whose weights it loads.
+class StepSides {
+ public:
+  StepSides(KernelBuilder& builder, const MatmulStream& stream, const Contraction& contraction,
+            const std::array<Digits, 3>& first)
+      : contraction_(contraction),
+        parts_(builder, contraction.parts),
+        moving_in_parts_(parts_, 0, contraction.pushes),
+        stationary_in_parts_(parts_, 1, stream.weight_pushes()),
+        begin_(contraction.stationary.places(first[0])) {
+    const Contraction::Walk &moving = contraction.moving, &stationary = contraction.stationary;
+    const std::vector<SReg> second = stationary.places(first[1]);
+    rows_.emplace(builder, moving.places(first[0]), moving.places(first[1]));
+    if (is_in_parts()) present_.emplace(builder, begin_, second);
+    weights_.emplace(builder, second, stationary.places(first[2]));
+  }
+
+  /// The weights of the first lot of the first step.
+  Contraction::Tiles first_weights() const {
+    const auto tiles = [this](std::uint32_t) { return contraction_.stationary.tiles({}, begin_); };
+    return is_in_parts() ? stationary_in_parts_.tiles(tiles) : tiles(0);
+  }
+  Contraction::Tiles rows(const Digits& digits) const {
+    const auto tiles = [=, places = rows_->get()](std::uint32_t) {
+      return contraction_.moving.tiles(digits, places);
+    };
+    return is_in_parts() ? moving_in_parts_.tiles(tiles) : tiles(0);
+  }
+  /// Those of the lots but the first, then of the next step's first.
+  Contraction::Tiles next_weights(const Digits& digits) const {
+    const std::vector<SReg> behind = weights_->get();
+    if (!is_in_parts()) return contraction_.stationary.tiles(digits, behind);
+    const std::vector<SReg> present = present_->get();
+    return stationary_in_parts_.tiles(
+        [=](std::uint32_t lot) {
+          return contraction_.stationary.tiles(digits, lot == 0 ? behind : present);
+        },
+        stationary_in_parts_.pushes());
+  }
+  void advance(const std::vector<SReg>& rows, const std::vector<SReg>& weights) {
+    rows_->set(rows);
+    if (present_) present_->set(weights_->get());
+    weights_->set(weights);
+  }
+
+ private:
+  bool is_in_parts() const { return parts_.lots() > 1; }
+
+  const Contraction& contraction_;
+  MatmulParts parts_;
+  TilesInParts moving_in_parts_, stationary_in_parts_;
+  std::vector<SReg> begin_;
+  std::optional<PlacesAhead> rows_, present_, weights_;
+};
+
 }  // namespace
 
 void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction& contraction) {
   StepCounter counter(builder, contraction.extents);
   const Digits first = counter.present(), second = counter.next(), third = counter.behind(second);
   const auto &moving = contraction.moving, &stationary = contraction.stationary;
-  const std::vector<SReg> begin = stationary.places(first), behind = stationary.places(second);
-  PlacesAhead rows(builder, moving.places(first), moving.places(second));
-  PlacesAhead weights(builder, behind, stationary.places(third));
+  StepSides sides(builder, stream, contraction, {first, second, third});
   MatmulStream::Step step;
   step.pushes = contraction.pushes;
   step.transposed = contraction.transposed;
-  step.next_weights = stationary.tiles({}, begin);
+  step.next_weights = sides.first_weights();
   stream.begin(step);
   const auto emit_step = [&](SReg index, bool is_first, bool has_other_work) {
     const Digits digits = counter.present();
     // What the units wait for comes first: codegen places instructions in the order of the program.
-    step.rows = moving.tiles(digits, rows.get());
-    step.next_weights = stationary.tiles(digits, weights.get());
+    step.rows = sides.rows(digits);
+    step.next_weights = sides.next_weights(digits);
     step.consume = contraction.sums(digits, is_first ? builder.less(0, index) : PReg());
     Digits next;
     const auto make_next = [&] { return next.empty() ? next = counter.next() : next; };
@@ -70,8 +164,7 @@ void emit_steps(KernelBuilder& builder, MatmulStream& stream, const Contraction&
     const std::vector<SReg> next_weights = stationary.places(counter.behind(next));
     if (meanwhile.end) meanwhile.end();
     contraction.advance();
-    rows.set(next_rows);
-    weights.set(next_weights);
+    sides.advance(next_rows, next_weights);
     counter.advance(next);
   };
   const std::uint64_t all = counter.steps();
@@ -126,10 +219,12 @@ Contraction::Results RunningSums::results(const Place& place, PReg started) {
   return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
     if (form_.adds_groups && !groups->add(unit, result)) return;
     const Place& here = previous ? before : place;
-    const VmemAddress address(region_, form_.offset(unit, i), here.row);
+    const VmemAddress address(region_, form_.offset(unit, i % form_.lot), here.row);
+    const bool may_begin = i < form_.lot;
     VmemAddress source = address;
-    if (i < form_.beginning) source.mask_register = here.mask;
-    const VReg sum = form_.is_only_step ? result : builder_.add(builder_.load(source), result);
+    if (may_begin) source.mask_register = here.mask;
+    const bool is_sum = form_.is_only_step && may_begin;
+    const VReg sum = is_sum ? result : builder_.add(builder_.load(source), result);
     const auto guard = previous && started ? PredicateOperand(started) : PredicateOperand(true);
     builder_.guarded(guard, [&] { builder_.store(address, sum); });
   };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "workloads/compiler/ir/operand_parts.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
 #include "workloads/compiler/kernels/tiles/step_counter.h"
 
@@ -41,7 +42,10 @@ struct Contraction {
   std::vector<std::uint32_t> extents;  ///< Of the digits, outermost first.
   std::uint32_t pushes = 0;            ///< Per MXU and lot.
   bool transposed = false;             ///< Stationary tiles are pushed transposed.
-  std::uint32_t steps_at_once = 2;     ///< In one block of code, where they divide the steps.
+  /// Of the moving and the stationary side, in f32: a lot for each pair (MatmulParts), which all
+  /// add to the same sums. `sums` and `meanwhile` count the pushes of all lots.
+  OperandParts parts{1, 1};
+  std::uint32_t steps_at_once = 2;  ///< In one block of code, where they divide the steps.
   Walk moving;
   /// Its tiles multiply in the step after the one that takes them in; before the first step
   /// `present` is empty.
@@ -102,8 +106,9 @@ class RunningSums {
     /// VMEM rows from a step's place to result i of a unit.
     std::function<std::uint32_t(std::uint32_t unit, std::uint32_t i)> offset;
     bool has_masks = false;
-    /// Results of a step that may begin sums: those behind add to these.
-    std::uint32_t beginning = std::numeric_limits<std::uint32_t>::max();
+    /// Results of a lot, where all lots of a step add to the same sums: only those of the first one
+    /// may begin them.
+    std::uint32_t lot = std::numeric_limits<std::uint32_t>::max();
     bool adds_groups = false;   ///< Units of a column multiply parts of one sum.
     bool is_only_step = false;  ///< Each sum is one product.
   };

@@ -5,6 +5,7 @@
 
 #include "sim/base/error.h"
 #include "workloads/compiler/kernels/contraction/matmul_memory.h"
+#include "workloads/compiler/kernels/contraction/matmul_parts.h"
 #include "workloads/compiler/kernels/tiles/tile_grid.h"
 
 namespace tpu::compiler {
@@ -100,18 +101,27 @@ double ContractionPlan::Finish::tile_cycles() const {
   return rounding + kExpressionCycles + kArrayCycles * (operands + results - 1) + expression.cycles;
 }
 
+void ContractionPlan::Steps::set_lots(const OperandParts& parts, std::uint32_t of_others) {
+  lots = of_others * static_cast<std::uint32_t>(pairs_of_parts(parts).size());
+  parts_of_moving = MatmulParts::instructions(0, parts);
+  parts_of_stationary = MatmulParts::instructions(1, parts);
+}
+
 double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish) const {
   // What a step pushes last is popped in the next one.
-  const double plain = std::max(lots * step_bundles(target, units, pushes, weight_pushes),
-                                double(target.matmul_latency_cycles)) +
-                       kAddressCycles;
+  const double streamed = double(pushes) * units.groups(), popped = double(units.count()) * pushes;
+  const double in_parts =
+      units.row_parts *
+      (parts_of_moving * streamed + parts_of_stationary * weight_pushes * units.columns_at_once);
+  double lot = step_bundles(target, units, pushes, weight_pushes);
+  if (in_parts > 0) lot = std::max(lot, (in_parts + popped) / kVectorSlots);
+  const double plain = std::max(lots * lot, double(target.matmul_latency_cycles)) + kAddressCycles;
   double step = plain;
   if (finish.beside > 0) {
-    const double popped = double(units.count()) * pushes,
-                 streamed = double(pushes) * units.groups();
-    const double loads = units.row_parts * (streamed + 16.0 * units.columns_at_once) + popped +
-                         finish.beside * (1 + finish.operands + 2 * finish.packed_results);
-    const double work = popped + (unpacks_moving ? 2 * streamed : 0) +
+    const double loads =
+        lots * (units.row_parts * (streamed + 16.0 * units.columns_at_once) + popped) +
+        finish.beside * (1 + finish.operands + 2 * finish.packed_results);
+    const double work = lots * (popped + (unpacks_moving ? 2 * streamed : 0) + in_parts) +
                         finish.beside * (finish.expression.instructions + finish.packed_results +
                                          2 * finish.packed_operands);
     step = kHoles * std::max(step, std::max(loads, work / kVectorSlots) + kAddressCycles);

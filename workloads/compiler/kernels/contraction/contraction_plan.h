@@ -9,6 +9,7 @@
 
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/made_side.h"
+#include "workloads/compiler/ir/operand_parts.h"
 #include "workloads/compiler/kernels/contraction/matmul_stream.h"
 #include "workloads/graph/shape.h"
 
@@ -84,9 +85,13 @@ struct ContractionPlan {
     MatmulUnits units;
     double count = 0;
     std::uint32_t pushes = 0, weight_pushes = kWeightPushes, lots = 1;
+    /// Instructions of the vector unit for a register of each side, in the mean over the lots.
+    double parts_of_moving = 0, parts_of_stationary = 0;
     double rounds = 1;            ///< Loops over steps, one after the other.
     double before = 0;            ///< Cycles of what is prepared for them, however old the blocks.
     bool unpacks_moving = false;  ///< Two instructions for each push.
+    /// One for each pair of parts, and each of other lots.
+    void set_lots(const OperandParts& parts, std::uint32_t of_others = 1);
     double cycles(const Target& target, const Finish& finish) const;
   };
 

@@ -26,6 +26,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.name = problem.name;
   dot.lhs_type = problem.input_type;
   dot.rhs_type = problem.window_type;
+  dot.parts = problem.parts;
   dot.result_types = problem.result_types;
   dot.has_epilogue = problem.has_epilogue;
   dot.epilogue_cost = problem.epilogue_cost;

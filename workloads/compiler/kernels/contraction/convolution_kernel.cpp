@@ -41,7 +41,7 @@ class ConvolutionKernel : ConvolutionGrid {
         builder_(epilogue.kernel_name, target),
         units_(sizes_.plan.steps.units),
         pushes_(sizes_.plan.steps.pushes),
-        stream_(builder_, units_, pushes_),
+        stream_(builder_, units_, pushes_, kWeightPushes, sizes_.plan.steps.lots),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue),
         input_(builder_, epilogue.prologues[0]) {}
@@ -522,6 +522,7 @@ void ConvolutionKernel::multiply() {
     return pixel / tiling_.chunk_x * sum_line() + pixel % tiling_.chunk_x * sum_pixel() +
            (row % tiling_.block_rows * tiling_.block_columns + units_.column_of(unit)) * 8;
   };
+  if (problem_.is_in_parts()) form.lot = pushes_;
   RunningSums running(builder_, units_, sums, form);
   Contraction steps;
   steps.extents = {t.block_columns / t.columns_at_once, steps_taps(),
@@ -529,6 +530,7 @@ void ConvolutionKernel::multiply() {
                    t.pixels_x / t.chunk_x};
   steps.pushes = pushes_;
   steps.transposed = problem_.window_transposed;
+  steps.parts = problem_.parts;
   steps.steps_at_once = 1;  // Two may need more scalar registers than there are.
   steps.moving.places = [&](const Digits& digits) { return slab_places(slab, digits); };
   steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {

@@ -155,7 +155,7 @@ Contraction::Tiles LanesKernel::moving_rows(SReg base) {
 
 /// Pairs of tiles that are complete become results behind the pushes of a step.
 Contraction::Meanwhile LanesKernel::finish_in_step(StepCounter& finished, SReg index) {
-  const std::uint32_t pushes = tiling_.group * tiling_.chunk;
+  const std::uint32_t pushes = tiling_.group * tiling_.chunk * sizes_.plan.steps.lots;
   const PReg is_live = builder_.less(static_cast<std::uint32_t>(delay() - 1), index);
   const std::vector<SReg> digits = finished.present();
   const auto run = std::make_shared<FinishedPairs>(begin_pairs(step_digits(digits), is_live));
@@ -192,6 +192,7 @@ void LanesKernel::multiply() {
   RunningSums::Form form;
   form.has_masks = true;
   form.is_only_step = patches_.units.size() == 1 && patches_.blocks == 1;
+  if (problem_.is_in_parts()) form.lot = t.group * t.chunk;
   form.offset = [=](std::uint32_t unit, std::uint32_t i) {
     return i / t.chunk * sum_pixel + i % t.chunk * 8 + unit * sum_distance;
   };
@@ -200,6 +201,7 @@ void LanesKernel::multiply() {
   Contraction steps;
   steps.extents = step_extents();
   steps.pushes = t.group * t.chunk;
+  steps.parts = {problem_.parts[1], problem_.parts[0]};
   steps.steps_at_once = t.steps_at_once;
   steps.moving.places = [&](const Digits& counted) -> std::vector<SReg> {
     const SReg row = weighted_sum(builder_, step_digits(counted),

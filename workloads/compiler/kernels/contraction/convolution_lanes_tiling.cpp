@@ -75,6 +75,7 @@ void LanesSizes::set_blocks(const ConvolutionProblem& problem) {
 void LanesSizes::set_steps(const ConvolutionProblem& problem, const LanesTiling& tiling,
                            const Patches& patches) {
   plan.steps.pushes = tiling.chunk * tiling.group;
+  plan.steps.set_lots({problem.parts[1], problem.parts[0]});
   plan.steps.count = double(patches.units.size()) * tiling.block_y * tiling.groups *
                      tiling.block_columns / tiling.chunk / plan.steps.units.count();
   plan.set_expression(problem.has_epilogue, problem.epilogue_cost);

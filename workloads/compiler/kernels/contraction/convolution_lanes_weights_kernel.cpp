@@ -38,7 +38,8 @@ class LanesWeightsKernel : LanesWeightsGrid {
         sizes_(problem, tiling, patch_of(problem, tiling.group), target),
         builder_(epilogue.kernel_name, target),
         mxu_units_(sizes_.plan.steps.units),
-        stream_(builder_, mxu_units_, sizes_.plan.steps.pushes),
+        stream_(builder_, mxu_units_, sizes_.plan.steps.pushes, kWeightPushes,
+                sizes_.plan.steps.lots),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue),
         input_(builder_, epilogue.prologues[0]),
@@ -403,6 +404,7 @@ void LanesWeightsKernel::multiply() {
   const VReg input_mask = mask(problem_.input_type);
   RunningSums::Form form;
   form.adds_groups = tiling_.split != LanesWeightsTiling::Split::kColumns;
+  if (problem_.is_in_parts()) form.lot = t.chunk;
   form.offset = [this](std::uint32_t unit, std::uint32_t i) {
     return i * 8 + mxu_units_.column_of(unit) * sizes_.sum_pitch;
   };
@@ -411,6 +413,7 @@ void LanesWeightsKernel::multiply() {
   steps.extents = {sizes_.lane_tiles / columns_at_once(), t.block_y / rows_at_once(),
                    t.groups / groups_at_once(), sizes_.units};
   steps.pushes = t.chunk;
+  steps.parts = problem_.parts;
   steps.transposed = true;
   steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
   steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {

@@ -83,6 +83,7 @@ void LanesWeightsSizes::set_blocks(const ConvolutionProblem& problem,
 void LanesWeightsSizes::set_steps(const ConvolutionProblem& problem,
                                   const LanesWeightsTiling& tiling) {
   plan.steps.pushes = tiling.chunk;
+  plan.steps.set_lots(problem.parts);
   plan.steps.count =
       double(lane_tiles) * tiling.block_y * tiling.groups * units / plan.steps.units.pieces();
   plan.set_expression(problem.has_epilogue, problem.epilogue_cost);

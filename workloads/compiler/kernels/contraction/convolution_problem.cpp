@@ -117,6 +117,7 @@ std::string find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction&
   }
   problem.input_type = input.type;
   problem.window_type = window.type;
+  problem.parts = operand_parts(convolution, input.type, window.type);
   problem.result_types = {out.type};
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/made_side.h"
+#include "workloads/compiler/ir/operand_parts.h"
 #include "workloads/compiler/kernels/refusal.h"
 #include "workloads/compiler/target.h"
 #include "workloads/graph/graph.h"
@@ -46,6 +47,7 @@ struct ConvolutionProblem {
   std::uint32_t rows = 1, columns = 1, contracted = 1;
   hlo::ElementType input_type = hlo::ElementType::kF32;
   hlo::ElementType window_type = hlo::ElementType::kF32;
+  OperandParts parts{1, 1};  ///< Of the input and the window.
   /// Of the results in step with the product; one of a depthwise convolution.
   std::vector<hlo::ElementType> result_types{hlo::ElementType::kF32};
   bool has_epilogue = false;
@@ -54,6 +56,7 @@ struct ConvolutionProblem {
   std::uint64_t resident_rows = 0;  ///< VMEM for operands that stay behind the product.
   MadeSides made;                   ///< The input and the window.
 
+  bool is_in_parts() const { return parts != OperandParts{1, 1}; }
   hlo::ElementType out_type() const { return result_types.front(); }
   /// Results behind the first that are rounded.
   std::uint64_t further_packed() const;

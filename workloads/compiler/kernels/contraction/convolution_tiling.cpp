@@ -96,6 +96,7 @@ void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const Convol
   const std::uint32_t pixels = tiling.chunk_y * tiling.chunk_x;
   if (join) taps = std::size_t{join->y.groups} * join->x.groups;
   plan.steps.pushes = pixels * tiling.block_rows / plan.steps.units.groups();
+  plan.steps.set_lots(problem.parts);
   plan.steps.count = double(tiling.block_columns) / tiling.columns_at_once * double(taps) *
                      contracted_tiles / tiling.contracted_parts * tiling.block_y * tiling.pixels_x /
                      pixels;

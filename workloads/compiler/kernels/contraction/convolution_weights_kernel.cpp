@@ -40,7 +40,7 @@ class WeightsKernel : WeightsGrid {
         builder_(epilogue.kernel_name, target),
         units_(sizes_.plan.steps.units),
         groups_at_once_(units_.groups() * tiling.group_parts),
-        stream_(builder_, units_, sizes_.plan.steps.pushes),
+        stream_(builder_, units_, sizes_.plan.steps.pushes, kWeightPushes, sizes_.plan.steps.lots),
         memory_(builder_, is_packed(problem.input_type), is_packed(problem.window_type)),
         results_(builder_, epilogue),
         input_(builder_, epilogue.prologues[0]),
@@ -613,8 +613,10 @@ Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Dig
                                               const Digits& before, PReg started) {
   auto groups = std::make_shared<GroupSums>(builder_, units_);
   auto rows = std::make_shared<std::map<std::pair<bool, std::uint32_t>, SReg>>();
-  return [=](std::uint32_t unit, std::uint32_t i, bool previous, VReg result) {
+  const std::uint32_t pushes = sizes_.plan.steps.pushes;
+  return [=](std::uint32_t unit, std::uint32_t push, bool previous, VReg result) {
     if (!groups->add(unit, result)) return;
+    const std::uint32_t i = push % pushes;
     SReg& row = (*rows)[{previous, i / sizes_.unit_tiles}];
     if (!row) row = sums_row(sums, previous ? before : digits, i / sizes_.unit_tiles);
     const std::uint32_t at =
@@ -649,6 +651,7 @@ void WeightsKernel::multiply_part(SReg part) {
     if (steps.extents[digit] > 1) before[digit] = builder_.scalar_variable(0);
   }
   steps.pushes = sizes_.unit_tiles * t.step_units;
+  steps.parts = problem_.parts;
   steps.steps_at_once = 1;  // Two may need more scalar registers than there are.
   steps.moving.places = [&](const Digits& digits) { return input_places(digits); };
   steps.moving.tiles = [&](const Digits&, const std::vector<SReg>& places) {

@@ -112,6 +112,7 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
 void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                              const Target& target) {
   plan.steps.pushes = unit_tiles * tiling.step_units;
+  plan.steps.set_lots(problem.parts);
   plan.steps.rounds = tiling.parts;
   plan.steps.count = double(tiling.parts) * tiling.block_columns * tiling.block_y *
                      tiling.part_groups * units / tiling.step_units / plan.steps.units.pieces();

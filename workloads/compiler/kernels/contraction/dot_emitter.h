@@ -44,7 +44,7 @@ class DotKernel {
         units_(sizes_.plan.steps.units),
         pushes_(sizes_.plan.steps.pushes),
         weight_pushes_(sizes_.plan.steps.weight_pushes),
-        stream_(builder_, units_, pushes_, weight_pushes_, tiling.lots),
+        stream_(builder_, units_, pushes_, weight_pushes_, sizes_.plan.steps.lots),
         memory_(builder_, is_packed(problem.lhs_type), is_packed(problem.rhs_type)),
         results_(builder_, epilogue, arrays),
         left_(builder_, epilogue.prologues[0]),
@@ -109,12 +109,10 @@ class DotKernel {
     /// To the block that shares the words of one, as bf16; 0: none does.
     std::uint32_t source_pair = 0, target_pair = 0;
     hlo::ElementType type = hlo::ElementType::kF32;
-
-    /// Two blocks of the innermost kind at a time, where they are an even number.
-    void pair();
   };
   void transpose(const Turned& turned);
   Turned turned_rows() const;
+  void pair(Turned& turned) const;
   void transpose_first_rows();
   VmemAddress rows_of_step(const VmemAddress& of, const Digits& step,
                            const std::array<std::uint32_t, 3>& distances);
@@ -131,6 +129,7 @@ class DotKernel {
                                               std::uint32_t k) const;
   std::uint32_t lot_distance(std::uint32_t matrix, std::uint32_t column, std::uint32_t k) const;
   bool ends_step(std::uint32_t place) const;
+  std::uint32_t pushes_of_step() const { return sizes_.plan.steps.lots * pushes_; }
   std::vector<SReg> left_places(const VmemAddress& block, const Digits& digits);
   Contraction::Tiles left_rows(const VmemAddress& block, SReg base, SReg k);
   std::uint32_t right_matrix() const;

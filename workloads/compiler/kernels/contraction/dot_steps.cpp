@@ -144,16 +144,18 @@ DotKernel::Turned DotKernel::turned_rows() const {
   return turned;
 }
 
-void DotKernel::Turned::pair() {
-  if (turns_of_blocks(blocks[1]) == blocks[1]) return;
-  blocks[1] = turns_of_blocks(blocks[1]);
-  source_pair = std::exchange(from[2], 2 * from[2]);
-  target_pair = std::exchange(to[2], 2 * to[2]);
+/// Two blocks of the innermost kind at a time, where they may be.
+void DotKernel::pair(Turned& turned) const {
+  std::uint32_t& blocks = turned.blocks[1];
+  const std::uint32_t turns = turns_of_blocks(problem_, blocks);
+  if (std::exchange(blocks, turns) == turns) return;
+  turned.source_pair = std::exchange(turned.from[2], 2 * turned.from[2]);
+  turned.target_pair = std::exchange(turned.to[2], 2 * turned.to[2]);
 }
 
 void DotKernel::transpose_rows() {
   Turned turned = turned_rows();
-  turned.pair();
+  pair(turned);
   emit_if(builder_, grid_->fresh(x_input_), [&] { transpose(turned); });
 }
 
@@ -193,7 +195,7 @@ void DotKernel::transpose_first_rows() {
   Digits second(4);
   second[is_other_row ? 3 : 2] = builder_.constant(1);
   const VmemAddress rows = rows_of_step(turned.source, second, turned.from);
-  turned.pair();
+  pair(turned);
   transpose(turned);
   for (std::uint32_t row = 0; row < turned.turn.pushes; ++row) push_turned(turned, rows, row);
 }
@@ -207,7 +209,7 @@ Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
   const VmemAddress from = rows_of_step(turned.source, next, turned.from);
   const VmemAddress from_after = rows_of_step(turned.source, after, turned.from);
   const VmemAddress to = rows_of_step(VmemAddress(turned_next_), next, turned.to);
-  turned.pair();
+  pair(turned);
   const std::uint32_t blocks = turned.blocks[1];
   const std::uint32_t rows = std::max(turned.turn.pushes, turned.turn.pops);
   const auto turn_row = [=](std::uint32_t block, std::uint32_t row) {
@@ -224,7 +226,8 @@ Contraction::Meanwhile DotKernel::transpose_in_step(const Digits& next) {
   Contraction::Meanwhile meanwhile;
   meanwhile.push = [=](std::uint32_t i) {
     const std::uint32_t all = blocks * rows;
-    for (std::uint32_t at = i * all / pushes_; at < (i + 1) * all / pushes_; ++at) {
+    const std::uint32_t pushes = pushes_of_step();
+    for (std::uint32_t at = i * all / pushes; at < (i + 1) * all / pushes; ++at) {
       turn_row(at / rows, at % rows);
     }
   };
@@ -426,8 +429,8 @@ Contraction::Meanwhile DotKernel::finish_in_step(const Digits& digits) {
   begin_run(*run);
   Contraction::Meanwhile meanwhile;
   meanwhile.push = [=](std::uint32_t i) {
-    const std::uint32_t end = (i + 1) * run->count / pushes_;
-    for (std::uint32_t tile = i * run->count / pushes_; tile < end; ++tile) finish_tile(*run, tile);
+    const std::uint32_t pushes = pushes_of_step(), end = (i + 1) * run->count / pushes;
+    for (std::uint32_t tile = i * run->count / pushes; tile < end; ++tile) finish_tile(*run, tile);
   };
   meanwhile.end = [=] {
     results_.end(position_);
@@ -446,7 +449,7 @@ void DotKernel::multiply() {
   const std::uint32_t sum_lot = lot_distance(sum_matrix, 8, 0);
   RunningSums::Form form;
   form.has_masks = true;
-  if (t.lots_of == LotsOf::kContracted) form.beginning = pushes_;
+  if (t.lots_of == LotsOf::kContracted || problem_.is_in_parts()) form.lot = pushes_;
   form.offset = [=](std::uint32_t unit, std::uint32_t i) {
     return i / pushes_ * sum_lot + (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
   };
@@ -456,6 +459,7 @@ void DotKernel::multiply() {
                    t.depth_steps(), t.block_m / t.chunk_m};
   steps.pushes = pushes_;
   steps.transposed = problem_.rhs_transposed;
+  steps.parts = problem_.parts;
   steps.moving.places = [&](const Digits& digits) { return left_places(left, digits); };
   steps.moving.tiles = [&](const Digits& present, const std::vector<SReg>& places) {
     return left_rows(left, places[0], present[2]);

@@ -20,6 +20,8 @@ constexpr double kTurnCycles = 290;  ///< From the first push of a transposition
 constexpr double kTurnedBesideCycles = 8.5;  ///< Of a push to the unit beside a step.
 constexpr std::uint32_t kMostFinished = 16;  ///< Tiles that a step finishes.
 constexpr std::uint32_t kFewestLots = 4, kMostLots = 16;
+/// Pushes to an array of a step that multiplies in parts.
+constexpr std::uint32_t kMostPushesInParts = 96;
 
 std::vector<std::uint32_t> divisors(std::uint32_t value) {
   std::vector<std::uint32_t> found;
@@ -45,7 +47,11 @@ class Search {
  public:
   /// `whole`: only cuts that have_whole_arrays().
   Search(const DotProblem& problem, const Target& target, bool may_overlap, bool whole = false)
-      : problem_(problem), target_(target), may_overlap_(may_overlap), whole_(whole) {}
+      : problem_(problem),
+        target_(target),
+        pairs_(static_cast<std::uint32_t>(pairs_of_parts(problem.parts).size())),
+        may_overlap_(may_overlap),
+        whole_(whole) {}
 
   /// `cycles` is 0 where no cut fits VMEM.
   DotTiling run() {
@@ -62,9 +68,12 @@ class Search {
   }
 
  private:
+  bool is_in_parts() const { return pairs_ > 1; }
+
   /// A step may be lots of columns, or of tiles along k: it takes less than the latency of the
   /// MXUs.
   bool has_short_steps() const {
+    if (is_in_parts()) return false;
     const std::uint32_t pushes = std::max(ceil_divide(problem_.m, 8U), weight_pushes(problem_));
     return kFewestLots * pushes * target_.push_interval_cycles <= target_.matmul_latency_cycles;
   }
@@ -106,6 +115,7 @@ class Search {
          {192U, 128U, 96U, 64U, 48U, 32U, 28U, 24U, 20U, 16U, 12U, 8U, 4U, 2U, 1U}) {
       if (chunk > 32 * std::max(groups, 2U)) continue;
       if (chunk % groups != 0 || chunk / groups > 48) continue;
+      if (is_in_parts() && chunk / groups * pairs_ > kMostPushesInParts) continue;
       const std::uint32_t lanes = problem_.lane_row_tiles;
       const bool whole_tiles =
           (problem_.lhs_transposed || problem_.result_turned) && row_tiles > lanes;
@@ -166,6 +176,7 @@ class Search {
 
   /// As many of `all` lots as take the latency of the MXUs together.
   std::uint32_t lots(const DotTiling& tiling, std::uint32_t all) const {
+    if (is_in_parts()) return 1;
     constexpr std::uint32_t kMostPushes = 48;
     const MatmulUnits units(target_, tiling.columns_at_once, tiling.k_parts);
     const std::uint32_t pushes = tiling.chunk_m / units.groups();
@@ -234,6 +245,7 @@ class Search {
 
   const DotProblem& problem_;
   const Target& target_;
+  std::uint32_t pairs_;  ///< Of parts of both sides.
   bool may_overlap_, whole_;
   DotTiling best_;
 };
@@ -272,13 +284,13 @@ std::uint32_t Turn::at_once() const {
   return most;
 }
 
-std::uint32_t turns_of_blocks(std::uint32_t blocks) {
-  return blocks % 2 == 0 ? blocks / 2 : blocks;
+std::uint32_t turns_of_blocks(const DotProblem& problem, std::uint32_t blocks) {
+  return blocks % 2 == 0 && problem.parts[0] == 1 ? blocks / 2 : blocks;
 }
 
 Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling) {
   const std::uint32_t lanes = problem.lane_row_tiles;
-  return {tiling.block_k * turns_of_blocks(ceil_divide(tiling.block_m, lanes)),
+  return {tiling.block_k * turns_of_blocks(problem, ceil_divide(tiling.block_m, lanes)),
           std::min(16U, ceil_divide(problem.k, 8)), std::min(lanes, ceil_divide(problem.m, 8)),
           matrices_of(problem, tiling, &OuterDimension::lhs)};
 }
@@ -448,7 +460,7 @@ void DotSizes::set_steps() {
   ContractionPlan::Steps& steps = plan.steps;
   steps.pushes = tiling.chunk_m / steps.units.groups();
   steps.weight_pushes = weight_pushes(of);
-  steps.lots = tiling.lots;
+  steps.set_lots(of.parts, tiling.lots);
   steps.unpacks_moving = is_packed(of.lhs_type) && !of.lhs_transposed;
   const auto matrices = tiling.block_outer / tiling.lots_along(LotsOf::kMatrices);
   const auto chunks = tiling.block_m / tiling.chunk_m;
@@ -487,10 +499,10 @@ void DotSizes::set_turns(const Target& target) {
     return;
   }
   // The first step's rows before it; a step that turns takes the longer of both works.
-  turn.blocks = turns_of_blocks(turned_by_step(of, tiling));
+  turn.blocks = turns_of_blocks(of, turned_by_step(of, tiling));
   const double block = kTurnedBesideCycles * std::max(turn.pushes, turn.pops);
-  const double step =
-      step_bundles(target, plan.steps.units, plan.steps.pushes, plan.steps.weight_pushes);
+  const double step = plan.steps.lots * step_bundles(target, plan.steps.units, plan.steps.pushes,
+                                                     plan.steps.weight_pushes);
   plan.lhs.cycles = turn_cycles(turn, target) +
                     steps_of_columns(tiling) * std::max(0.0, block * turn.blocks - step);
 }

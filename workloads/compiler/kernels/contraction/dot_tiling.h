@@ -89,9 +89,9 @@ Turn turn_of_rows(const DotProblem& problem, const DotTiling& tiling);
 /// Blocks that the rows of a step stand in.
 std::uint32_t turned_by_step(const DotProblem& problem, const DotTiling& tiling);
 /// How often blocks of the left side's rows, which lie side by side, go through the transpose unit:
-/// two at a time where they are an even number, for the MXUs round them to bf16 in any case, and
-/// two of these are a word.
-std::uint32_t turns_of_blocks(std::uint32_t blocks);
+/// two at a time where they are an even number and of one part, for the MXUs round them to bf16 in
+/// any case then, and two of these are a word.
+std::uint32_t turns_of_blocks(const DotProblem& problem, std::uint32_t blocks);
 Turn turn_of_result(const DotProblem& problem, const DotTiling& tiling);
 
 /// Tiles that each step has to finish so that columns are results as soon as the next ones are

@@ -72,6 +72,8 @@ class MatmulStream {
   MatmulStream(KernelBuilder& builder, const MatmulUnits& units, std::uint32_t pushes,
                std::uint32_t weight_pushes = kWeightPushes, std::uint32_t lots = 1);
 
+  std::uint32_t weight_pushes() const { return weight_pushes_; }
+
   /// Loads the weights of the first lot. The results that the first step takes as those of the
   /// step before are zeros times the weights.
   void begin(const Step& step);

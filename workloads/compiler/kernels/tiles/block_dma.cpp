@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "workloads/compiler/kernels/tiles/index.h"
+
 namespace tpu::compiler {
 
 namespace {

@@ -257,9 +257,7 @@ class ConvolutionForms {
     for (const WindowDimension& w : convolution.window) {
       if (w.base_dilation > 1) return std::nullopt;
     }
-    for (Id& operand : convolution.operands) {
-      operand = edit_.convert(operand, ElementType::kBf16);
-    }
+    for (Id& operand : convolution.operands) operand = rounded(edit_, convolution, operand);
     return has_kernel(convolution) ? std::optional(convolution) : std::nullopt;
   }
 
@@ -355,7 +353,7 @@ class ConvolutionForms {
     std::optional<LineForm> form;
     const Id value = add_spatial_dimension(edit_, convolution, side, [&](HloInstruction image) {
       for (Id& operand : image.operands) {
-        if (is_rounded) operand = edit_.convert(operand, ElementType::kBf16);
+        if (is_rounded) operand = rounded(edit_, convolution, operand);
       }
       form = on_either_side(image);
       return append(image);
@@ -405,7 +403,7 @@ class ConvolutionForms {
 
   /// The gradient of a long line's kernel, rounded.
   std::optional<Id> emit_line_in_rows(HloInstruction convolution) {
-    for (Id& operand : convolution.operands) operand = edit_.convert(operand, ElementType::kBf16);
+    for (Id& operand : convolution.operands) operand = rounded(edit_, convolution, operand);
     bool fits = true;
     const Id value =
         add_spatial_dimension(edit_, convolution, kRow, [&](const HloInstruction& image) {
@@ -429,7 +427,8 @@ class ConvolutionForms {
           // As narrow_dot_operands will have them.
           hlo::Shape input = edit_.shape(direct->operands[0]);
           hlo::Shape window = edit_.shape(direct->operands[1]);
-          input.type = window.type = ElementType::kBf16;
+          input.type = rounded_type(*direct, input.type);
+          window.type = rounded_type(*direct, window.type);
           const std::optional<double> cycles = kernels_.cycles(*direct, input, window, false);
           is_less = cycles && *cycles < turn_cycles(input, dims.input_spatial[0]) +
                                             turn_cycles(window, dims.kernel_spatial[0]);

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/operand_parts.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
+#include "workloads/compiler/passes/expand/operand_precision.h"
 
 namespace tpu::compiler {
 
@@ -187,6 +189,7 @@ Id exchange_operands(GraphEditor& edit, HloInstruction convolution, const EmitCo
           old.input_feature,         old.input_batch,          old.input_spatial,
           old.output_feature,        old.output_batch,         old.output_spatial};
   std::swap(convolution.operands[0], convolution.operands[1]);
+  exchange_precisions(convolution);
   for (std::size_t i = 0; i < convolution.window.size(); ++i) {
     WindowDimension& w = convolution.window[i];
     const std::int64_t positions = w.size, last = (result_extent(convolution, i) - 1) * w.stride;
@@ -370,7 +373,8 @@ LineInRows line_in_rows(const GraphEditor& edit, const HloInstruction& image, st
   w.size = length;
   w.padding_low = w.padding_high = 0;
   form.convolution.window[0] = plain_window(rows);
-  form.input.type = form.window.type = ElementType::kBf16;
+  form.input.type = rounded_type(image, form.input.type);
+  form.window.type = rounded_type(image, form.window.type);
   const auto set = [](hlo::Shape& shape, const Extents& spatial, std::int64_t high,
                       std::int64_t wide) {
     shape.dimensions[static_cast<std::size_t>(spatial[0])] = high;
@@ -388,7 +392,7 @@ HloInstruction write_in_rows(GraphEditor& edit, const HloInstruction& image,
   HloInstruction convolution = form.convolution;
   const WindowDimension& w = convolution.window[1];
   const std::int64_t rows = convolution.window[0].size;
-  const Id line = edit.convert(image.operands[0], ElementType::kBf16);
+  const Id line = rounded(edit, image, image.operands[0]);
   std::vector<Id> parts;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t d = dims.input_spatial[1], length = extent_of(form.input, d);
@@ -399,8 +403,8 @@ HloInstruction write_in_rows(GraphEditor& edit, const HloInstruction& image,
     const Id inside = edit.take(line, d, begin, std::max<std::int64_t>(1, end - begin), 1);
     parts.push_back(edit.take(inside, d, first - begin, length, 1));
   }
-  const Id window = edit.take(edit.convert(image.operands[1], ElementType::kBf16),
-                              dims.kernel_spatial[1], 0, rows * w.size, 1);
+  const Id window = edit.take(rounded(edit, image, image.operands[1]), dims.kernel_spatial[1], 0,
+                              rows * w.size, 1);
   convolution.operands = {edit.concatenate(parts, dims.input_spatial[0]),
                           edit.reshape(window, form.window.dimensions)};
   return convolution;
@@ -500,6 +504,14 @@ std::optional<GroupDimensions> split_groups(GraphEditor& edit, HloInstruction& c
 
 }  // namespace
 
+hlo::ElementType rounded_type(const HloInstruction& convolution, hlo::ElementType type) {
+  return asks_for_precision(convolution) ? type : ElementType::kBf16;
+}
+
+Id rounded(GraphEditor& edit, const HloInstruction& convolution, Id operand) {
+  return edit.convert(operand, rounded_type(convolution, edit.shape(operand).type));
+}
+
 Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   HloInstruction convolution = original;
   const std::optional<GroupDimensions> groups = split_groups(edit, convolution);
@@ -519,7 +531,7 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   Extents kernel, large_window;
   for (std::size_t i = 0; i < spatial; ++i) {
     // The MXUs round what they multiply: before it is copied, once.
-    if (copies_of(convolution, i) > 1) input = edit.convert(input, ElementType::kBf16);
+    if (copies_of(convolution, i) > 1) input = rounded(edit, convolution, input);
   }
   for (std::size_t i = spatial; i-- > 0;) input = shifted_inputs(edit, convolution, input, i);
   for (std::size_t i = 0; i < spatial; ++i) {
@@ -572,6 +584,8 @@ Id convolution_as_dot(GraphEditor& edit, const HloInstruction& original) {
   dot.name = original.name + ".dot";
   dot.metadata = original.metadata;
   dot.operands = {input, window};
+  const std::string precision = precision_of_parts(operand_parts(original));
+  if (!precision.empty()) dot.raw_attributes = precision;
   dot.shape = hlo::array_shape(original.shape.type, extents);
   const Id value = edit.transpose(edit.reshape(edit.append_instruction(std::move(dot)),
                                                extents_at(convolution.shape.dimensions, places)),

@@ -97,6 +97,12 @@ bool is_less_as_dot(const GraphEditor& edit, const hlo::HloInstruction& convolut
 /// A convolution as a dot of all patches of the input and the kernel; groups are its batch.
 GraphEditor::Id convolution_as_dot(GraphEditor& edit, const hlo::HloInstruction& convolution);
 
+/// What a convolution's operand is moved as on its way to the kernel: bf16, to which the MXUs round
+/// it in any case; one that is taken in parts stays as it is.
+hlo::ElementType rounded_type(const hlo::HloInstruction& convolution, hlo::ElementType type);
+GraphEditor::Id rounded(GraphEditor& edit, const hlo::HloInstruction& convolution,
+                        GraphEditor::Id operand);
+
 /// One feature in each group and one result of it, forward and input gradient, or the gradient of
 /// such a kernel.
 bool is_depthwise(const GraphEditor& edit, const hlo::HloInstruction& convolution);

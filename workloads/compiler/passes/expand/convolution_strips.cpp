@@ -10,6 +10,7 @@
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
+#include "workloads/compiler/passes/expand/convolution_steps.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 
 namespace tpu::compiler {
@@ -76,7 +77,7 @@ Id neighbours(GraphEditor& edit, Id pixels, std::int64_t batch, std::int64_t cou
 Id input_in_strips(GraphEditor& edit, const HloInstruction& convolution, const ImageStrips& form) {
   const auto [batch, features] = batch_and_features(convolution);
   const std::int64_t d = convolution.convolution->input_spatial[form.index];
-  const Id image = edit.convert(convolution.operands[0], ElementType::kBf16);
+  const Id image = rounded(edit, convolution, convolution.operands[0]);
   const Id own = cut_into_batch(edit, image, d, batch, features, form.count);
   const std::int64_t end = form.first + extent_of(form.input, d);
   std::vector<Id> parts;
@@ -125,7 +126,7 @@ std::optional<ImageStrips> image_strips(const GraphEditor& edit, const HloInstru
     part.size = positions / count;
     form.window.dimensions[static_cast<std::size_t>(dims.kernel_spatial[index])] = part.size;
     multiply_extent(form.window, dims.kernel_input_feature, count);
-    form.window.type = ElementType::kBf16;
+    form.window.type = rounded_type(convolution, form.window.type);
   } else {
     result.dimensions[static_cast<std::size_t>(dims.output_spatial[index])] = positions / count;
     multiply_extent(result, dims.output_batch, count);
@@ -141,7 +142,7 @@ std::optional<ImageStrips> image_strips(const GraphEditor& edit, const HloInstru
   part.padding_high = reach - (pixels - 1) * w.base_dilation - part.padding_low;
   form.input.dimensions[static_cast<std::size_t>(d)] = pixels;
   multiply_extent(form.input, batch_and_features(convolution).first, count);
-  form.input.type = ElementType::kBf16;
+  form.input.type = rounded_type(convolution, form.input.type);
   return form;
 }
 
@@ -151,7 +152,7 @@ Id write_in_strips(GraphEditor& edit, const HloInstruction& convolution, const I
   HloInstruction strips = form.convolution;
   strips.operands[0] = input_in_strips(edit, convolution, form);
   if (has_large_window(convolution)) {
-    const Id image = edit.convert(convolution.operands[1], ElementType::kBf16);
+    const Id image = rounded(edit, convolution, convolution.operands[1]);
     strips.operands[1] =
         cut_into_batch(edit, image, dims.kernel_spatial[form.index], dims.kernel_input_feature,
                        dims.kernel_output_feature, form.count);

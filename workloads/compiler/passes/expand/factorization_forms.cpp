@@ -88,7 +88,7 @@ double FactorizationEstimate::loop(std::int64_t steps, double step, double chang
   return static_cast<double>(steps) * step;
 }
 
-/// Parts of the operands are made, written and read side by side; the result is taken off another.
+/// The result is taken off another, in the same kernel.
 double FactorizationEstimate::product(std::int64_t rows, std::int64_t terms,
                                       std::int64_t columns) const {
   const auto elements = [this](std::int64_t a, std::int64_t b) {
@@ -99,9 +99,10 @@ double FactorizationEstimate::product(std::int64_t rows, std::int64_t terms,
       static_cast<double>(ceil_divide(terms, std::int64_t{target_.mxu_rows})) *
       static_cast<double>(ceil_divide(columns, std::int64_t{target_.mxu_columns})) *
       static_cast<double>(rows) / target_.mxu_count;
-  const double bytes = kPreciseOperandBytes * (elements(rows, terms) + elements(terms, columns)) +
-                       kPreciseResultBytes * elements(rows, columns);
-  return kPreciseKernels * kKernelCycles + std::max(passes, bytes / target_.hbm_bytes_per_cycle);
+  const double bytes = sizeof(float) * (elements(rows, terms) + elements(terms, columns) +
+                                        2 * elements(rows, columns));
+  return kKernelCycles + kPreciseMatrixCycles * static_cast<double>(matrices_) +
+         std::max(passes, bytes / target_.hbm_bytes_per_cycle);
 }
 
 /// With what its kernel reads made in front of it, and what is read of its result behind it.

@@ -102,7 +102,6 @@ class BlockProducts {
 
   double moved(std::int64_t registers, const HloInstruction& dot, std::size_t side) const;
   bool is_split_for_nothing(const WholeArray& whole, const Extents& extents) const;
-  double moved_by_product(const HloInstruction& dot, double operands, double result) const;
   double multiplied(const HloInstruction& dot, const WholeArray& whole, std::int64_t rows,
                     std::int64_t columns, std::int64_t parts) const;
   bool fill_tiles(const WholeArray& whole, std::int64_t extent) const;
@@ -347,13 +346,6 @@ bool BlockProducts::goes_back(const HloInstruction& dot, const SplitDot& found) 
   return true;
 }
 
-/// What a product moves: at high precision the parts of its operands, too.
-double BlockProducts::moved_by_product(const HloInstruction& dot, double operands,
-                                       double result) const {
-  if (!asks_for_precision(dot)) return operands + result;
-  return (operands * kPreciseOperandBytes + result * kPreciseResultBytes) / sizeof(float);
-}
-
 /// Of one matrix with blocks, where the whole arrays take less than the split ones do.
 std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& dot,
                                                           const SplitDot& found) const {
@@ -366,9 +358,9 @@ std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& 
   const double split_result = moved(registers_of_split(whole, found.kept), dot, 2);
   const bool is_made_apart = is_made_in_parts(dot.operands[found.side], whole);
   const bool is_read_apart = !goes_back(dot, found);
-  const Blocks blocks = fewest_cycles(dot, whole, moved_by_product(dot, given, made), whole.size,
-                                      found.kept, !is_made_apart && !is_read_apart);
-  double now = moved_by_product(dot, split, split_result), then = blocks.cycles;
+  const Blocks blocks = fewest_cycles(dot, whole, given + made, whole.size, found.kept,
+                                      !is_made_apart && !is_read_apart);
+  double now = split + split_result, then = blocks.cycles;
   (is_made_apart ? then : now) += given + split;
   (is_read_apart ? then : now) += made + split_result;
   if (then >= kMostOfSplit * now) return std::nullopt;
@@ -383,8 +375,8 @@ std::optional<std::int64_t> BlockProducts::parts_that_pay(const HloInstruction& 
     const Extents& extents = shape_of(dot, side).dimensions;
     const double given = moved(registers_of_whole(whole, whole.size), dot, side);
     const double split = moved(registers_of_split(whole, whole.size), dot, side);
-    arrays += moved_by_product(dot, given, 0);
-    now += moved_by_product(dot, split, 0);
+    arrays += given;
+    now += split;
     if (is_split_for_nothing(whole, extents)) continue;
     (is_made_in_parts(dot.operands[side], whole) ? arrays : now) += given + split;
   }

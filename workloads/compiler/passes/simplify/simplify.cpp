@@ -11,6 +11,7 @@
 #include "workloads/compiler/ir/combining_operation.h"
 #include "workloads/compiler/ir/dimension_order.h"
 #include "workloads/compiler/ir/matrix_kernels.h"
+#include "workloads/compiler/ir/operand_parts.h"
 #include "workloads/compiler/passes/edit.h"
 #include "workloads/compiler/passes/simplify/constant_folding.h"
 
@@ -233,6 +234,7 @@ bool Simplifier::turn_dot(InstructionId id) {
   if (transpose.dimensions != exchanged) return false;
   HloInstruction dot = inner;
   std::swap(dot.operands[0], dot.operands[1]);
+  exchange_precisions(dot);
   hlo::DotDimensions& dims = dot.dot.edit();
   std::swap(dims.lhs_batch, dims.rhs_batch);
   std::swap(dims.lhs_contracting, dims.rhs_contracting);
