@@ -439,6 +439,56 @@ TEST(Dot, StepsInPartsHaveOtherWorkBeside) {
   }
 }
 
+/// Each array takes another matrix of the block, of which both sides have one, or one side has one
+/// for all; steps of one lot and of several.
+TEST(Dot, ArraysTakeDifferentMatrices) {
+  const DotCase cases[] = {{"both", {8, 40, 300}, {8, 300, 40}, {{0}, {0}, {2}, {1}}},
+                           {"nt", {8, 40, 100}, {8, 70, 100}, {{0}, {0}, {2}, {2}}},
+                           {"tn", {8, 100, 40}, {8, 100, 70}, {{0}, {0}, {1}, {1}}},
+                           {"left", {8, 40, 100}, {100, 70}, {{}, {}, {2}, {0}}},
+                           {"right", {40, 100}, {8, 100, 70}, {{}, {}, {1}, {1}}}};
+  for (DotCase test : cases) {
+    if (test.name == "right") test.out_layout = {2, 0, 1};
+    for (const compiler::OperandParts& parts : {compiler::OperandParts{1, 1}, {3, 3}}) {
+      test.parts = parts;
+      const CutDot dot(test, true);
+      for (const Target& target :
+           {Target{}, large_arrays(2, 384, 256), large_arrays(4, 128, 128)}) {
+        for (const std::uint32_t lots : {1U, 2U}) {
+          if (lots > 1 && dot.problem().is_in_parts()) continue;
+          SCOPED_TRACE(testing::Message() << test.name << ", " << parts[0] << " parts, " << lots
+                                          << " lots, arrays of " << target.mxu_rows);
+          compiler::DotTiling tiling;
+          tiling.block_outer = 8;
+          tiling.block_m = test.name == "tn" ? 16 : 5;
+          tiling.chunk_m = tiling.block_m;
+          tiling.block_k = test.name == "both" ? 3 : 1;
+          tiling.arrays_take_matrices = true;
+          tiling.lots = lots;
+          dot.check(tiling, target);
+        }
+      }
+    }
+  }
+}
+
+/// 64 products of 32 rows by 128: sixteen pushes of weights for four of rows, which each array has
+/// for half of the matrices. At six passes they are the bound.
+TEST(Dot, SmallMatricesAreSharedOutOverTheArrays) {
+  DotCase test{"small", {64, 32, 128}, {64, 128, 128}, {{0}, {0}, {2}, {1}}};
+  test.parts = {3, 3};
+  const compiler::DotProblem problem = CutDot(test).problem();
+  const double passes = 64 * 6 * 16 * 8;
+  const compiler::DotTiling two = compiler::find_dot_tiling(problem, Target{}).value();
+  EXPECT_TRUE(two.arrays_take_matrices);
+  EXPECT_GE(two.cycles, passes / 2);
+  EXPECT_LE(two.cycles, 1.25 * passes / 2);
+  const compiler::DotTiling one = compiler::find_dot_tiling(problem, v2_target()).value();
+  EXPECT_FALSE(one.arrays_take_matrices);
+  EXPECT_GE(one.cycles, passes);
+  check_dot(test);
+}
+
 TEST(Dot, ContractedDimensionsAboveTheMatrices) {
   check_dot({"gradient", {3, 20, 30}, {3, 20, 40}, {{}, {}, {0, 1}, {0, 1}}});
   check_dot({"one", {3, 24, 30}, {3, 24, 40}, {{}, {}, {0, 1}, {0, 1}}});

@@ -102,12 +102,13 @@ std::string text_of(const DotTiling& tiling) {
   char text[160];
   std::snprintf(
       text, sizeof text,
-      "%u %u %u %u by %u, %u at once, %u along k, %u lots%s%s%s, %u finished, %.6g cycles",
+      "%u %u %u %u by %u, %u at once, %u along k, %u lots%s%s%s%s, %u finished, %.6g cycles",
       tiling.block_outer, tiling.block_m, tiling.block_n, tiling.block_k, tiling.chunk_m,
       tiling.columns_at_once, tiling.k_parts, tiling.lots,
       tiling.columns_outermost ? ", columns outermost" : "",
       tiling.outer_inside ? ", outer inside" : "", tiling.turns_beside ? ", turns beside" : "",
-      tiling.finished_tiles, tiling.cycles);
+      tiling.arrays_take_matrices ? ", arrays take matrices" : "", tiling.finished_tiles,
+      tiling.cycles);
   return text;
 }
 std::string text_of(const ConvolutionTiling& tiling) {

@@ -110,9 +110,9 @@ void ContractionPlan::Steps::set_lots(const OperandParts& parts, std::uint32_t o
 double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish) const {
   // What a step pushes last is popped in the next one.
   const double streamed = double(pushes) * units.groups(), popped = double(units.count()) * pushes;
-  const double in_parts =
-      units.row_parts *
-      (parts_of_moving * streamed + parts_of_stationary * weight_pushes * units.columns_at_once);
+  const double in_parts = units.row_parts * (parts_of_moving * streamed +
+                                             parts_of_stationary * weight_pushes *
+                                                 units.matrices_at_once() * units.columns_at_once);
   double lot = step_bundles(target, units, pushes, weight_pushes);
   if (in_parts > 0) lot = std::max(lot, (in_parts + popped) / kVectorSlots);
   const double plain = std::max(lots * lot, double(target.matmul_latency_cycles)) + kAddressCycles;

@@ -295,7 +295,8 @@ PReg DotKernel::is_last_tile(SReg k) {
 
 /// Row tile that push i of a unit takes, in a lot.
 std::uint32_t DotKernel::row_of(std::uint32_t unit, std::uint32_t i) const {
-  return units_.group_of(unit) * pushes_ + i % pushes_;
+  const std::uint32_t group = units_.groups_take_matrices ? 0 : units_.group_of(unit);
+  return group * pushes_ + i % pushes_;
 }
 
 /// VMEM rows of a matrix of a side where the block has several; 0: all share one.
@@ -323,7 +324,7 @@ std::uint32_t DotKernel::right_matrix() const {
 /// VMEM rows from a step to the next one along each digit but the last.
 std::array<std::uint32_t, 3> DotKernel::step_distances(std::uint32_t matrix, std::uint32_t column,
                                                        std::uint32_t k) const {
-  return {tiling_.lots_along(LotsOf::kMatrices) * matrix,
+  return {tiling_.lots_along(LotsOf::kMatrices) * units_.matrices_at_once() * matrix,
           tiling_.lots_along(LotsOf::kColumns) * tiling_.columns_at_once * column,
           tiling_.lots_along(LotsOf::kContracted) * tiling_.k_parts * k};
 }
@@ -354,10 +355,12 @@ std::vector<SReg> DotKernel::left_places(const VmemAddress& block, const Digits&
 Contraction::Tiles DotKernel::left_rows(const VmemAddress& block, SReg base, SReg k) {
   const ElementType type = left_type();
   const std::uint32_t tile = tile_rows(type), lot = lot_distance(left_matrix(), 0, tile);
+  const std::uint32_t matrix = left_matrix();
   const VReg mask = masks_k() ? memory_.mask(type, is_last_tile(k)) : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
-        return i / pushes_ * lot + (row_of(unit, i) * tiling_.block_k + part) * tile;
+        return units_.matrix_of(unit) * matrix + i / pushes_ * lot +
+               (row_of(unit, i) * tiling_.block_k + part) * tile;
       },
       [=](std::uint32_t at, std::uint32_t) {
         return memory_.load_rows(type, {block.region, at, base},
@@ -386,7 +389,7 @@ Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block,
                                           const std::vector<SReg>& places) {
   const bool transposed = problem_.rhs_transposed;
   const std::uint32_t lot = lot_distance(right_matrix(), right_column(), right_part());
-  const std::uint32_t part_rows = right_part(), column = right_column();
+  const std::uint32_t part_rows = right_part(), column = right_column(), matrix = right_matrix();
   const SReg base = places[0];
   const VReg mask =
       masks_right() ? memory_.mask(problem_.rhs_type, is_last_tile(places[1])) : VReg();
@@ -394,8 +397,8 @@ Contraction::Tiles DotKernel::right_tiles(const VmemAddress& block,
       [=](std::uint32_t unit, std::uint32_t j, std::uint32_t part) {
         const std::uint32_t row_tile = weight_pushes_ - 1 - j % weight_pushes_;
         const std::uint32_t row = transposed ? tiling_.block_k : tiling_.block_n;
-        return j / weight_pushes_ * lot + part * part_rows + units_.column_of(unit) * column +
-               row_tile * row * w_tile_;
+        return units_.matrix_of(unit) * matrix + j / weight_pushes_ * lot + part * part_rows +
+               units_.column_of(unit) * column + row_tile * row * w_tile_;
       },
       [=](std::uint32_t at, std::uint32_t) {
         return memory_.load_weights(problem_.rhs_type, {block.region, at, base},
@@ -451,12 +454,13 @@ void DotKernel::multiply() {
   form.has_masks = true;
   if (t.lots_of == LotsOf::kContracted || problem_.is_in_parts()) form.lot = pushes_;
   form.offset = [=](std::uint32_t unit, std::uint32_t i) {
-    return i / pushes_ * sum_lot + (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
+    return units_.matrix_of(unit) * sum_matrix + i / pushes_ * sum_lot +
+           (row_of(unit, i) * tiling_.block_n + units_.column_of(unit)) * 8;
   };
   RunningSums running(builder_, units_, sums, form);
   Contraction steps;
-  steps.extents = {t.block_outer / t.lots_along(LotsOf::kMatrices), t.column_steps(),
-                   t.depth_steps(), t.block_m / t.chunk_m};
+  steps.extents = {t.block_outer / (t.lots_along(LotsOf::kMatrices) * units_.matrices_at_once()),
+                   t.column_steps(), t.depth_steps(), t.block_m / t.chunk_m};
   steps.pushes = pushes_;
   steps.transposed = problem_.rhs_transposed;
   steps.parts = problem_.parts;

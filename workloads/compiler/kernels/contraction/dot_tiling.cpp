@@ -43,6 +43,17 @@ std::vector<std::uint32_t> block_sizes(std::uint32_t tiles, std::uint32_t unit) 
   return sizes;
 }
 
+MatmulUnits units_of(const DotTiling& tiling, const Target& target) {
+  MatmulUnits units(target, tiling.columns_at_once, tiling.k_parts);
+  units.groups_take_matrices = tiling.arrays_take_matrices;
+  return units;
+}
+
+/// Of a lot.
+std::uint32_t pushes_of(const DotTiling& tiling, const MatmulUnits& units) {
+  return units.groups_take_matrices ? tiling.chunk_m : tiling.chunk_m / units.groups();
+}
+
 class Search {
  public:
   /// `whole`: only cuts that have_whole_arrays().
@@ -169,8 +180,13 @@ class Search {
     for (std::uint32_t block : divisors(problem_.outer.back().extent)) {
       if (block == 1 || block > 64) continue;
       tiling.block_outer = block;
-      tiling.lots = lots(tiling, block);
-      consider(tiling);
+      for (const bool apart : {false, true}) {
+        tiling.arrays_take_matrices = apart;
+        const MatmulUnits units = units_of(tiling, target_);
+        if (apart && (units.groups() == 1 || block % units.groups() != 0)) continue;
+        tiling.lots = lots(tiling, block / units.matrices_at_once());
+        consider(tiling);
+      }
     }
   }
 
@@ -178,8 +194,8 @@ class Search {
   std::uint32_t lots(const DotTiling& tiling, std::uint32_t all) const {
     if (is_in_parts()) return 1;
     constexpr std::uint32_t kMostPushes = 48;
-    const MatmulUnits units(target_, tiling.columns_at_once, tiling.k_parts);
-    const std::uint32_t pushes = tiling.chunk_m / units.groups();
+    const MatmulUnits units = units_of(tiling, target_);
+    const std::uint32_t pushes = pushes_of(tiling, units);
     const double lot = step_bundles(target_, units, pushes, weight_pushes(problem_));
     std::uint32_t most = 1;
     for (std::uint32_t lots : divisors(all)) {
@@ -320,6 +336,7 @@ std::uint32_t tiles_to_finish(const DotProblem& problem, const DotTiling& tiling
       std::count(problem.result_types.begin(), problem.result_types.end(), ElementType::kBf16) > 0;
   const bool is_whole_k = tiling.block_k == ceil_divide(problem.k, 128) && problem.outer_k.empty();
   const std::uint32_t columns = tiling.columns_at_once;
+  if (tiling.arrays_take_matrices) return 0;
   if (!(problem.has_epilogue || has_packed) || problem.result_turned || problem.row_period != 0 ||
       !is_whole_k || tiling.block_outer * tiling.block_n < 2 * columns) {
     return 0;
@@ -365,7 +382,7 @@ DotSizes::DotSizes(const DotProblem& of, const DotTiling& cut, const Target& tar
       m_tiles(tiles_of(of.m, 8)),
       n_tiles(tiles_of(of.n, 128)),
       k_tiles(tiles_of(of.k, 128)),
-      plan({target, cut.columns_at_once, cut.k_parts}) {
+      plan(units_of(cut, target)) {
   plan.grid.resize(static_cast<std::size_t>(k_dimension()) + 1);
   const auto extent = [this](int dimension) -> std::uint32_t& {
     return plan.grid[static_cast<std::size_t>(dimension)];
@@ -458,11 +475,12 @@ void DotSizes::set_results() {
 void DotSizes::set_steps() {
   const DotProblem& of = *problem;
   ContractionPlan::Steps& steps = plan.steps;
-  steps.pushes = tiling.chunk_m / steps.units.groups();
+  steps.pushes = pushes_of(tiling, steps.units);
   steps.weight_pushes = weight_pushes(of);
   steps.set_lots(of.parts, tiling.lots);
   steps.unpacks_moving = is_packed(of.lhs_type) && !of.lhs_transposed;
-  const auto matrices = tiling.block_outer / tiling.lots_along(LotsOf::kMatrices);
+  const auto matrices =
+      tiling.block_outer / (tiling.lots_along(LotsOf::kMatrices) * steps.units.matrices_at_once());
   const auto chunks = tiling.block_m / tiling.chunk_m;
   steps.count = double(matrices) * tiling.column_steps() * tiling.depth_steps() * chunks;
   ContractionPlan::Finish& finish = plan.finish;

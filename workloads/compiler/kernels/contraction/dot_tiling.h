@@ -28,6 +28,9 @@ struct DotTiling {
   std::uint32_t k_parts = 1;          ///< Tiles along k of a step.
   std::uint32_t lots = 1;             ///< Of a step, one after the other.
   LotsOf lots_of = LotsOf::kMatrices;
+  /// Arrays take other matrices of the block in place of other rows: each tile of weights is loaded
+  /// by one of them.
+  bool arrays_take_matrices = false;
   bool columns_outermost = false;  ///< Grid order n, m, k in place of m, n, k.
   /// The outer dimensions stand inside of the first of these: blocks of the side that has none of
   /// them (rows of the left one, columns of the right one) stay while all matrices go by.

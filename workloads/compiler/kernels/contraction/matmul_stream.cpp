@@ -36,7 +36,8 @@ double step_bundles(const Target& target, const MatmulUnits& units, std::uint32_
   const std::uint32_t results = units.count() * pushes;
   const std::uint32_t operands = units.row_parts * pushes;
   const std::uint32_t push_slots = units.arrays * operands + units.count() * weights;
-  const std::uint32_t loads = units.groups() * operands + units.columns_at_once * weights + results;
+  const std::uint32_t loads = units.groups() * operands +
+                              units.matrices_at_once() * units.columns_at_once * weights + results;
   return std::max({ports, push_slots, loads});
 }
 

@@ -11,13 +11,14 @@ namespace tpu::compiler {
 
 /// How the steps of a kernel share out the arrays. What a step sees as units are the column parts
 /// of the arrays, as many of each as it uses. Neighbouring units take neighbouring column tiles,
-/// `columns_at_once` of them; units of another group take other rows against the same columns.
-/// Units of one array see the same rows: they are of one group.
+/// `columns_at_once` of them; units of another group take other rows against the same columns, or
+/// rows and columns of another matrix. Units of one array see the same rows: they are of one group.
 struct MatmulUnits {
   std::uint32_t arrays = 1;
   std::uint32_t column_parts = 1;  ///< In use of each array.
   std::uint32_t row_parts = 1;     ///< In use of each array: tiles along k that a step multiplies.
   std::uint32_t columns_at_once = 1;
+  bool groups_take_matrices = false;  ///< Each another one.
 
   /// All arrays; `columns_at_once` is a multiple of an array's column parts, or 1.
   MatmulUnits(const Target& target, std::uint32_t columns_at_once, std::uint32_t row_parts = 1);
@@ -26,6 +27,10 @@ struct MatmulUnits {
   std::uint32_t groups() const { return count() / columns_at_once; }
   std::uint32_t group_of(std::uint32_t unit) const { return unit / columns_at_once; }
   std::uint32_t column_of(std::uint32_t unit) const { return unit % columns_at_once; }
+  std::uint32_t matrices_at_once() const { return groups_take_matrices ? groups() : 1; }
+  std::uint32_t matrix_of(std::uint32_t unit) const {
+    return groups_take_matrices ? group_of(unit) : 0;
+  }
   /// Tiles of weights of a step, and their order: a unit's parts stand beside each other.
   std::uint32_t pieces() const { return count() * row_parts; }
   std::uint32_t piece(std::uint32_t unit, std::uint32_t part) const {
