@@ -522,7 +522,7 @@ void ConvolutionKernel::multiply() {
     return pixel / tiling_.chunk_x * sum_line() + pixel % tiling_.chunk_x * sum_pixel() +
            (row % tiling_.block_rows * tiling_.block_columns + units_.column_of(unit)) * 8;
   };
-  if (problem_.is_in_parts()) form.lot = pushes_;
+  form.lot = pushes_;
   RunningSums running(builder_, units_, sums, form);
   Contraction steps;
   steps.extents = {t.block_columns / t.columns_at_once, steps_taps(),

@@ -192,7 +192,7 @@ void LanesKernel::multiply() {
   RunningSums::Form form;
   form.has_masks = true;
   form.is_only_step = patches_.units.size() == 1 && patches_.blocks == 1;
-  if (problem_.is_in_parts()) form.lot = t.group * t.chunk;
+  form.lot = t.group * t.chunk;
   form.offset = [=](std::uint32_t unit, std::uint32_t i) {
     return i / t.chunk * sum_pixel + i % t.chunk * 8 + unit * sum_distance;
   };

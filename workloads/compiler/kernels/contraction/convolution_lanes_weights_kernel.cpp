@@ -404,7 +404,7 @@ void LanesWeightsKernel::multiply() {
   const VReg input_mask = mask(problem_.input_type);
   RunningSums::Form form;
   form.adds_groups = tiling_.split != LanesWeightsTiling::Split::kColumns;
-  if (problem_.is_in_parts()) form.lot = t.chunk;
+  form.lot = t.chunk;
   form.offset = [this](std::uint32_t unit, std::uint32_t i) {
     return i * 8 + mxu_units_.column_of(unit) * sizes_.sum_pitch;
   };

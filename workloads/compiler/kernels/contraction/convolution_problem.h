@@ -56,7 +56,6 @@ struct ConvolutionProblem {
   std::uint64_t resident_rows = 0;  ///< VMEM for operands that stay behind the product.
   MadeSides made;                   ///< The input and the window.
 
-  bool is_in_parts() const { return parts != OperandParts{1, 1}; }
   hlo::ElementType out_type() const { return result_types.front(); }
   /// Results behind the first that are rounded.
   std::uint64_t further_packed() const;
