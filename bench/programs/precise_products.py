@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import layer_steps
 import moved_pixels
+from jax.scipy.linalg import lu_factor, solve_triangular
 from named_steps import NamedFunctions, f, print_named
 
 FUNCTIONS = NamedFunctions()
@@ -84,14 +85,32 @@ FUNCTIONS.add("covariance", lambda x: jnp.cov(x.T), f(2000, 64))
 FUNCTIONS.add("transform", lambda x: jnp.abs(jnp.fft.rfft(x)), f(64, 1024))
 
 
+# Factorizations and solutions, whose large products ask for the highest precision. The computer's CPU has them as calls of LAPACK, so they are lowered for TPUs.
+FACTORIZATIONS = NamedFunctions()
+for n in (128, 256, 384, 512, 768, 1024):
+    FACTORIZATIONS.add(f"tri_{n}", lambda a, b: solve_triangular(a, b, lower=True), f(n, n), f(n, n))
+    FACTORIZATIONS.add(f"chol_{n}", jnp.linalg.cholesky, f(n, n))
+for n in (128, 256, 512):
+    FACTORIZATIONS.add(f"lu_{n}", lu_factor, f(n, n))
+    FACTORIZATIONS.add(f"qr_{n}", jnp.linalg.qr, f(n, n))
+    FACTORIZATIONS.add(f"tri_b8_{n}", lambda a, b: solve_triangular(a, b, lower=True), f(8, n, n), f(8, n, 64))
+    FACTORIZATIONS.add(f"chol_b8_{n}", jnp.linalg.cholesky, f(8, n, n))
+    FACTORIZATIONS.add(f"gchol_{n}", jax.grad(lambda a: jnp.sum(jnp.linalg.cholesky(a @ a.T + len(a) * jnp.eye(len(a))))), f(n, n))
+    FACTORIZATIONS.add(f"inv_{n}", jnp.linalg.inv, f(n, n))
+    FACTORIZATIONS.add(f"solve_{n}", jnp.linalg.solve, f(n, n), f(n, 16))
+
+
 def stablehlo(name):
     if name in FUNCTIONS:
         return FUNCTIONS.stablehlo(name)
+    if name in FACTORIZATIONS:
+        function, arguments = FACTORIZATIONS[name]
+        return jax.jit(function).trace(*arguments).lower(lowering_platforms=("tpu",)).as_text()
     file, _, step = name.partition(".")
     return OTHERS[file].stablehlo(step).replace("precision DEFAULT", "precision HIGHEST").replace("[DEFAULT, DEFAULT]", "[HIGHEST, HIGHEST]")
 
 
-NAMES = [*FUNCTIONS, *(f"{file}.{step}" for file, steps in OTHERS.items() for step in steps)]
+NAMES = [*FUNCTIONS, *FACTORIZATIONS, *(f"{file}.{step}" for file, steps in OTHERS.items() for step in steps)]
 
 if __name__ == "__main__":
     print_named(NAMES, stablehlo, __doc__)
