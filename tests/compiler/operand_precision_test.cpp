@@ -98,10 +98,15 @@ TEST(OperandPrecision, MorePartsAreMoreExact) {
             run_product(kDot, "").cycles);
 }
 
-/// What the pass leaves of a product's text.
-std::string precision_of(const std::string& product, const std::string& attributes) {
+hlo::Module rewritten(const std::string& product, const std::string& attributes) {
   hlo::Module module = hlo::read_hlo_text("p.hlo", product + attributes + "\n}\n");
   compiler::rewrite_precise_products(module);
+  return module;
+}
+
+/// What the pass leaves of a product's text.
+std::string precision_of(const std::string& product, const std::string& attributes) {
+  const hlo::Module module = rewritten(product, attributes);
   for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
     if (each.operands.size() == 2 &&
         (each.opcode == hlo::HloOpcode::kDot || each.opcode == hlo::HloOpcode::kConvolution)) {
@@ -162,13 +167,18 @@ TEST(OperandPrecision, PartsOfKnownMatricesThatAreZeroAreLeftOut) {
     const char* const highest = ", operand_precision={highest,highest}";
     EXPECT_EQ(precision_of(product, highest),
               std::string("operand_precision={highest,") + weights.precision + "}");
+    const hlo::Module module = rewritten(product, highest);
+    const std::vector<hlo::HloInstruction>& all = module.entry_computation().instructions;
+    EXPECT_TRUE(std::none_of(all.begin(), all.end(), [](const auto& each) {
+      return each.opcode == hlo::HloOpcode::kIota;
+    }));
     EXPECT_LT(run_product(product, highest).error, 4e-7);
   }
 }
 
-/// The matrix units' passes are the bound of a large product: 512^3 multiplications are 32 pushes
-/// of 16 rows of tiles by 4 by 4 tiles of weights, shared by two arrays, eight cycles each.
-TEST(OperandPrecision, PassesTakeTheTimeAndNoMoreMemory) {
+/// The matrix units' passes are the bound of a large product: 1024 rows are 128 pushes, of eight
+/// cycles, for each of 8 by 8 tiles of weights, which two arrays share.
+TEST(OperandPrecision, PassesOfTheArraysAreTheBound) {
   const std::string product =
       "HloModule d\nENTRY main {\n  a = f32[1024,1024] parameter(0)\n  b = f32[1024,1024] "
       "parameter(1)\n  ROOT r = f32[1024,1024] dot(a, b), lhs_contracting_dims={1}, "
@@ -206,14 +216,17 @@ TEST(OperandPrecision, ExchangedSidesTakeTheirPartsWithThem) {
   EXPECT_EQ(compiler::operand_parts(entry.at(entry.root)), (compiler::OperandParts{1, 3}));
 }
 
-/// Smallest first, and none that is smaller than the parts themselves are exact.
+/// Smallest first.
 TEST(OperandPrecision, PairsOfParts) {
   using Pairs = std::vector<compiler::OperandParts>;
-  EXPECT_EQ(compiler::pairs_of_parts({1, 1}), (Pairs{{0, 0}}));
-  EXPECT_EQ(compiler::pairs_of_parts({2, 2}), (Pairs{{0, 1}, {1, 0}, {0, 0}}));
-  EXPECT_EQ(compiler::pairs_of_parts({3, 1}), (Pairs{{2, 0}, {1, 0}, {0, 0}}));
-  EXPECT_EQ(compiler::pairs_of_parts({3, 3}),
-            (Pairs{{0, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 0}, {0, 0}}));
+  const auto pairs = [](const compiler::OperandParts& parts) {
+    const compiler::PartPairs found(parts);
+    return Pairs(found.begin(), found.end());
+  };
+  EXPECT_EQ(pairs({1, 1}), (Pairs{{0, 0}}));
+  EXPECT_EQ(pairs({2, 2}), (Pairs{{0, 1}, {1, 0}, {0, 0}}));
+  EXPECT_EQ(pairs({3, 1}), (Pairs{{2, 0}, {1, 0}, {0, 0}}));
+  EXPECT_EQ(pairs({3, 3}), (Pairs{{0, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 0}, {0, 0}}));
 }
 
 /// What the vector unit computes in f32 is not the largest of several products: neither a depthwise
@@ -285,6 +298,7 @@ TEST(OperandPrecision, FormsOfConvolutionsAreAsExactAsAsked) {
   }
 }
 
+/// Of one tile along the contracted dimension, and of several.
 TEST(OperandPrecision, InfinitiesStayInfinite) {
   for (const std::size_t length : {16U, 1024U}) {
     const std::string n = std::to_string(length);

@@ -180,6 +180,12 @@ class KernelBuilder {
   VReg pack_bf16(VectorOperand even, VectorOperand odd) {
     return vector(isa::Opcode::kVpackIBf16, odd, even);
   }
+  /// Each fp32 number rounded to bf16.
+  VReg round_to_bf16(VReg a) { return unpack_odd(pack_bf16(a, a)); }
+  /// Whether it is neither infinite nor NaN.
+  MReg is_finite(VReg a) {
+    return vector_compare(isa::Opcode::kVcmpLtS32, and_(a, 0x7fffffffU), 0x7f800000U);
+  }
 
   // Transcendental unit: kVpow2F32, kVlog2F32, kVrcpF32, kVrsqrtF32, kVtanhF32; push and pop.
   VReg transcendental(isa::Opcode opcode, VectorOperand a);

@@ -63,7 +63,7 @@ struct DotProblem {
   /// Something behind the product depends on the row in its matrix.
   bool keeps_matrices = false;
 
-  bool is_in_parts() const { return parts != OperandParts{1, 1}; }
+  bool is_in_parts() const { return are_several(parts); }
 };
 
 /// A side's dimensions that stand in the result and not in the other side, in order.

@@ -38,7 +38,7 @@ OperandParts operand_parts(const hlo::HloInstruction& product, hlo::ElementType 
 }
 
 std::string precision_of_parts(const OperandParts& parts) {
-  if (parts == OperandParts{1, 1}) return "";
+  if (!are_several(parts)) return "";
   return std::string(kAttribute) + std::string(kWords[parts[0] - 1]) + "," +
          std::string(kWords[parts[1] - 1]) + "}";
 }
@@ -52,14 +52,12 @@ void exchange_precisions(hlo::HloInstruction& product) {
                      precision_of_parts({parts[1], parts[0]}));
 }
 
-std::vector<OperandParts> pairs_of_parts(const OperandParts& count) {
-  std::vector<OperandParts> pairs;
+PartPairs::PartPairs(const OperandParts& count) {
   for (std::uint32_t order = std::max(count[0], count[1]); order-- > 0;) {
     for (std::uint32_t left = 0; left <= order; ++left) {
-      if (left < count[0] && order - left < count[1]) pairs.push_back({left, order - left});
+      if (left < count[0] && order - left < count[1]) pairs_[size_++] = {left, order - left};
     }
   }
-  return pairs;
 }
 
 }  // namespace tpu::compiler

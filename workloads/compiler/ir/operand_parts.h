@@ -1,10 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "workloads/graph/graph.h"
 
@@ -15,6 +14,7 @@ namespace tpu::compiler {
 /// rounding of what that leaves.
 using OperandParts = std::array<std::uint32_t, 2>;
 constexpr std::uint32_t kMostParts = 3;
+inline bool are_several(const OperandParts& parts) { return parts[0] > 1 || parts[1] > 1; }
 
 /// What operand_precision says of each operand.
 OperandParts operand_parts(const hlo::HloInstruction& product);
@@ -28,7 +28,21 @@ std::string precision_of_parts(const OperandParts& parts);
 void exchange_precisions(hlo::HloInstruction& product);
 
 /// Which parts of the operands meet, the smallest products first. Products of parts that together
-/// are smaller than the last part are left out: three of two parts, six of three.
-std::vector<OperandParts> pairs_of_parts(const OperandParts& count);
+/// are smaller than the last part are left out: three of two parts, six of three. Searches make
+/// them for every cut, so they take no heap.
+class PartPairs {
+ public:
+  static constexpr std::size_t kMost = kMostParts * (kMostParts + 1) / 2;
+
+  explicit PartPairs(const OperandParts& count);
+  std::size_t size() const { return size_; }
+  const OperandParts& operator[](std::size_t i) const { return pairs_[i]; }
+  const OperandParts* begin() const { return pairs_.data(); }
+  const OperandParts* end() const { return begin() + size_; }
+
+ private:
+  std::array<OperandParts, kMost> pairs_;
+  std::size_t size_ = 0;
+};
 
 }  // namespace tpu::compiler

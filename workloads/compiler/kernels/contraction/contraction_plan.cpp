@@ -102,22 +102,33 @@ double ContractionPlan::Finish::tile_cycles() const {
 }
 
 void ContractionPlan::Steps::set_lots(const OperandParts& parts, std::uint32_t of_others) {
-  lots = of_others * static_cast<std::uint32_t>(pairs_of_parts(parts).size());
-  parts_of_moving = MatmulParts::instructions(0, parts);
-  parts_of_stationary = MatmulParts::instructions(1, parts);
+  lots = of_others;
+  if (!are_several(parts)) return;  // Every cut of most searches.
+  const PartPairs pairs(parts);
+  lots = of_others * static_cast<std::uint32_t>(pairs.size());
+  parts_of_moving = MatmulParts::instructions(0, pairs);
+  parts_of_stationary = MatmulParts::instructions(1, pairs);
+}
+
+double ContractionPlan::Steps::part_instructions() const {
+  if (parts_of_moving + parts_of_stationary == 0) return 0;
+  const std::uint32_t tiles = units.matrices_at_once() * units.columns_at_once;
+  return units.row_parts *
+         (parts_of_moving * pushes * units.groups() + parts_of_stationary * weight_pushes * tiles);
 }
 
 double ContractionPlan::Steps::cycles(const Target& target, const Finish& finish) const {
   // What a step pushes last is popped in the next one.
-  const double streamed = double(pushes) * units.groups(), popped = double(units.count()) * pushes;
-  const double in_parts = units.row_parts * (parts_of_moving * streamed +
-                                             parts_of_stationary * weight_pushes *
-                                                 units.matrices_at_once() * units.columns_at_once);
   double lot = step_bundles(target, units, pushes, weight_pushes);
-  if (in_parts > 0) lot = std::max(lot, (in_parts + popped) / kVectorSlots);
+  const double in_parts = part_instructions();
+  if (in_parts > 0) {
+    lot = std::max(lot, (in_parts + double(units.count()) * pushes) / kVectorSlots);
+  }
   const double plain = std::max(lots * lot, double(target.matmul_latency_cycles)) + kAddressCycles;
   double step = plain;
   if (finish.beside > 0) {
+    const double popped = double(units.count()) * pushes,
+                 streamed = double(pushes) * units.groups();
     const double loads =
         lots * (units.row_parts * (streamed + 16.0 * units.columns_at_once) + popped) +
         finish.beside * (1 + finish.operands + 2 * finish.packed_results);

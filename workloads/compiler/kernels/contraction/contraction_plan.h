@@ -92,6 +92,8 @@ struct ContractionPlan {
     bool unpacks_moving = false;  ///< Two instructions for each push.
     /// One for each pair of parts, and each of other lots.
     void set_lots(const OperandParts& parts, std::uint32_t of_others = 1);
+    /// Of the vector unit for a lot, to make the parts of both sides.
+    double part_instructions() const;
     double cycles(const Target& target, const Finish& finish) const;
   };
 

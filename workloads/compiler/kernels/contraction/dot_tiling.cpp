@@ -60,7 +60,7 @@ class Search {
   Search(const DotProblem& problem, const Target& target, bool may_overlap, bool whole = false)
       : problem_(problem),
         target_(target),
-        pairs_(static_cast<std::uint32_t>(pairs_of_parts(problem.parts).size())),
+        pairs_(static_cast<std::uint32_t>(PartPairs(problem.parts).size())),
         may_overlap_(may_overlap),
         whole_(whole) {}
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "workloads/compiler/codegen/kernel_builder.h"
 #include "workloads/compiler/ir/operand_parts.h"
@@ -19,20 +18,19 @@ namespace tpu::compiler {
 class MatmulParts {
  public:
   MatmulParts(KernelBuilder& builder, const OperandParts& parts)
-      : builder_(builder), pairs_(pairs_of_parts(parts)) {}
+      : builder_(builder), pairs_(parts) {}
 
   std::uint32_t lots() const { return static_cast<std::uint32_t>(pairs_.size()); }
   /// The part that a lot takes of eight rows of the left (0) or right (1) side. The MXU rounds it.
   VReg take(std::size_t side, std::uint32_t lot, VReg rows);
   /// Instructions that it takes, in the mean over the lots.
-  static double instructions(std::size_t side, const OperandParts& parts);
+  static double instructions(std::size_t side, const PartPairs& pairs);
 
  private:
-  VReg finite(VReg value);
   VReg rest(VReg value);
 
   KernelBuilder& builder_;
-  std::vector<OperandParts> pairs_;
+  PartPairs pairs_;
 };
 
 }  // namespace tpu::compiler

@@ -161,7 +161,7 @@ ExpressionValue ExpressionEmitter::value(int id, const Place& place) {
   ExpressionValue result = is_source ? source_(id, place) : emit(node, place);
   if (!is_source && is_read_back_[static_cast<std::size_t>(id)] &&
       result.kind == ExpressionValue::Kind::kVector) {
-    result = ExpressionValue::of(rounded_to_bf16(result.vector));
+    result = ExpressionValue::of(builder_.round_to_bf16(result.vector));
   }
   known_[key] = result;
   return result;
@@ -544,7 +544,7 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
   if (node.opcode == HloOpcode::kReducePrecision) return emit_reduced_precision(node, place);
   const bool is_narrowed = to == ElementType::kBf16 && from != to && is_read_[index_of(node)];
   if (is_narrowed && is_floating(from)) {
-    return ExpressionValue::of(rounded_to_bf16(vector(node.operands[0], place)));
+    return ExpressionValue::of(builder_.round_to_bf16(vector(node.operands[0], place)));
   }
   if (from == ElementType::kBf16 && to == ElementType::kF32 && !is_rounded(node.operands[0])) {
     return ExpressionValue::of(in_register(as_stored(node.operands[0], place)));
@@ -573,7 +573,7 @@ ExpressionValue ExpressionEmitter::emit_convert(const ExpressionNode& node, cons
   if (!is_floating(to)) return source;
   const VReg number = from == ElementType::kU32 ? emit_u32_to_float(builder_, x)
                                                 : builder_.vector(Opcode::kVcvtS32F32, x);
-  return ExpressionValue::of(is_narrowed ? rounded_to_bf16(number) : number);
+  return ExpressionValue::of(is_narrowed ? builder_.round_to_bf16(number) : number);
 }
 
 /// Whether the node's values are numbers of bf16 for certain.
@@ -584,14 +584,10 @@ bool ExpressionEmitter::is_rounded(int id) const {
          node.opcode == HloOpcode::kConvert || is_read_back_[static_cast<std::size_t>(id)];
 }
 
-VReg ExpressionEmitter::rounded_to_bf16(VReg x) {
-  return builder_.unpack_odd(builder_.pack_bf16(x, x));
-}
-
 /// The value as it would be read back from memory.
 VectorOperand ExpressionEmitter::as_stored(int node, const Place& place) {
   if (is_rounded(node)) return operand(node, place);
-  return rounded_to_bf16(vector(node, place));
+  return builder_.round_to_bf16(vector(node, place));
 }
 
 ExpressionValue ExpressionEmitter::emit_reduced_precision(const ExpressionNode& node,
@@ -678,8 +674,7 @@ ExpressionValue ExpressionEmitter::emit_unary(const ExpressionNode& node, const 
       return done(builder_.select(positive, 1.0F, builder_.select(negative, -1.0F, x)));
     }
     case HloOpcode::kIsFinite:
-      return ExpressionValue::of(
-          builder_.vector_compare(Opcode::kVcmpLtS32, builder_.and_(x, kMagnitude), kInfinity));
+      return ExpressionValue::of(builder_.is_finite(x));
     case HloOpcode::kExponential:
       return done(emit_exponential(builder_, x));
     case HloOpcode::kExponentialMinusOne:

@@ -106,7 +106,6 @@ class ExpressionEmitter {
     return static_cast<std::size_t>(&node - graph_.nodes().data());
   }
   bool is_rounded(int node) const;
-  VReg rounded_to_bf16(VReg x);
   VectorOperand as_stored(int node, const Place& place);
   ExpressionValue emit_integer_unary(const ExpressionNode& node, VReg x);
   ExpressionValue emit_power(const ExpressionNode& node, const Place& place);

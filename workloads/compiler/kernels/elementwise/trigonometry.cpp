@@ -38,9 +38,7 @@ VReg sine_of(KernelBuilder& builder, VReg x, const ReducedAngle& angle, int quad
   const VReg value = builder.select(is_odd, short_cosine(builder, square),
                                     short_sine(builder, angle.rest, square));
   const VReg sign = builder.shift_left(builder.and_(quadrant, 2U), 30);
-  const MReg is_finite =
-      builder.vector_compare(Opcode::kVcmpLtS32, magnitude(builder, x), kInfinity);
-  return builder.select(is_finite, exclusive_or(builder, value, sign), kNotANumber);
+  return builder.select(builder.is_finite(x), exclusive_or(builder, value, sign), kNotANumber);
 }
 
 }  // namespace

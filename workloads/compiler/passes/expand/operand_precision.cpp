@@ -34,29 +34,29 @@ float rounded_to_bf16(float value) {
   return value;
 }
 
-/// The value of an attribute in "a=b, c={d,e}"; empty where there is none.
-std::string attribute(const std::string& text, const std::string& key) {
-  const std::size_t at = text.find(key + "=");
+/// The algorithm that a dot states; empty where it states none.
+std::string algorithm_of(const HloInstruction& product) {
+  const std::string key = "algorithm=", &text = product.raw_attributes.get();
+  const std::size_t at = text.find(key);
   if (at == std::string::npos || (at > 0 && text[at - 1] != ' ')) return "";
-  const std::size_t begin = at + key.size() + 1;
-  const char last = text[begin] == '{' ? '}' : ',';
-  return text.substr(begin, text.find(last, begin) - begin);
+  const std::size_t begin = at + key.size();
+  return text.substr(begin, text.find(',', begin) - begin);
 }
 
 /// Parts of bf16 that a product asks for each f32 operand.
-std::uint32_t parts_asked(const std::string& attributes) {
-  const std::string precision = attribute(attributes, "operand_precision");
-  const std::string algorithm = attribute(attributes, "algorithm");
-  const auto has = [](const std::string& text, const char* word) {
-    return text.find(word) != std::string::npos;
+std::uint32_t parts_asked(const HloInstruction& product) {
+  const auto [left, right] = operand_parts(product);
+  const std::string algorithm = algorithm_of(product);
+  const auto has = [&algorithm](const char* word) {
+    return algorithm.find(word) != std::string::npos;
   };
   // Significands: bf16 8 bits, tf32 and f16 11, f32 24. Three products of tf32 are those of f32.
-  const bool three_products = has(algorithm, "_x3"), of_tf32 = has(algorithm, "_tf32");
-  if (has(precision, "highest") || has(algorithm, "_x6") || has(algorithm, "_x9") ||
-      has(algorithm, "dot_f32_f32_f32") || (of_tf32 && three_products)) {
-    return 3;
+  const bool three_products = has("_x3"), of_tf32 = has("_tf32");
+  std::uint32_t of_algorithm = three_products || of_tf32 || has("dot_f16") ? 2 : 1;
+  if (has("_x6") || has("_x9") || has("dot_f32_f32_f32") || (of_tf32 && three_products)) {
+    of_algorithm = 3;
   }
-  return has(precision, "high") || three_products || of_tf32 || has(algorithm, "dot_f16") ? 2 : 1;
+  return std::max({left, right, of_algorithm});
 }
 
 /// Parts of numbers that are not all 0: numbers that are multiples of a quarter are one.
@@ -87,7 +87,7 @@ class PreciseProducts {
   void visit(Id id) {
     const HloInstruction product = module_.entry_computation().at(id);
     if (product.opcode != HloOpcode::kDot && product.opcode != HloOpcode::kConvolution) return;
-    const std::uint32_t asked = parts_asked(product.raw_attributes);
+    const std::uint32_t asked = parts_asked(product);
     const bool is_floating =
         product.shape.type == ElementType::kF32 || product.shape.type == ElementType::kBf16;
     if (asked == 1 || !is_floating) return;
@@ -139,9 +139,7 @@ class PreciseProducts {
 
 }  // namespace
 
-bool asks_for_precision(const HloInstruction& product) {
-  return parts_asked(product.raw_attributes) > 1;
-}
+bool asks_for_precision(const HloInstruction& product) { return parts_asked(product) > 1; }
 
 void rewrite_precise_products(hlo::Module& module) { PreciseProducts(module).run(); }
 

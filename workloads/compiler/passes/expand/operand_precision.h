@@ -13,7 +13,7 @@ namespace tpu::compiler {
 /// if it has no more. Depthwise convolutions stay: the vector unit computes them in f32.
 ///
 /// Needs: a module without call and fusion in the entry.
-/// Leaves: no algorithm of a product.
+/// Leaves: no algorithm that asks for more than bf16 operands.
 void rewrite_precise_products(hlo::Module& module);
 
 /// Whether a dot or convolution asks for more than bf16 operands.
