@@ -301,15 +301,16 @@ TEST(ConvolutionForms, ALineInRowsHasItsGradient) {
 /// Strips of images, of any kind of convolution that has them, and their neighbours' pixels.
 TEST(ConvolutionForms, StripsOfImagesHaveTheValuesOfWholeOnes) {
   std::mt19937 engine(29);
-  int tried = 0;
+  int tried = 0, cut_twice = 0, depthwise = 0;
   for (int i = 0; i < 20000 && !::testing::Test::HasFailure(); ++i) {
     Form form = random_form(engine);
     const bool is_line = form.window.size() == 1;
     if (!is_line && form.window.size() != 2) continue;
-    if (form.feature_groups * form.batch_groups > 1) continue;
     const auto index = is_line ? 0 : static_cast<std::size_t>(engine() % 2);
     const auto count = 2 + static_cast<std::int64_t>(engine() % 3);
-    form.input[index] = count * (1 + static_cast<std::int64_t>(engine() % 5));
+    // Whose strips are all of its pixels, or any.
+    if (engine() % 2 == 0)
+      form.input[index] = count * (1 + static_cast<std::int64_t>(engine() % 5));
     if (form.result(0) < 1 || (!is_line && form.result(1) < 1)) continue;
     bool has_strips = false;
     const hlo::Module after = expect_same_values(
@@ -319,47 +320,81 @@ TEST(ConvolutionForms, StripsOfImagesHaveTheValuesOfWholeOnes) {
           const auto in_strips = [&](const hlo::HloInstruction& image) {
             const auto strips = compiler::image_strips(edit, image, is_line ? 1 : index, count);
             has_strips = strips.has_value();
+            if (strips && !strips->parts_input) ++cut_twice;
             return strips ? compiler::write_in_strips(edit, image, *strips, emit) : emit(image);
           };
           return is_line ? compiler::add_spatial_dimension(edit, whole, 0, in_strips)
                          : in_strips(whole);
         }));
     tried += has_strips ? 1 : 0;
+    depthwise += has_strips && form.feature_groups * form.batch_groups > 1 ? 1 : 0;
   }
   EXPECT_GT(tried, 100);
+  EXPECT_GT(cut_twice, 50);
+  EXPECT_GT(depthwise, 20);
 }
 
-/// One image of 64x64 pixels fills a row of each tile of eight, so strips of it are its batch: in
-/// all passes, but not where the batch fills the tiles, nor where kernels take longer to begin than
-/// to compute.
-TEST(ConvolutionForms, OneImageIsABatchOfStrips) {
-  const auto strips_of = [](std::int64_t batch, std::int64_t pixels, bool is_gradient) {
-    const std::string size = std::to_string(pixels);
-    const std::string image = "f32[" + std::to_string(batch) + "," + size + "," + size + ",64]";
-    const std::string text =
-        "HloModule image\nENTRY main {\n  x = " + image +
-        " parameter(0)\n  k = " + (is_gradient ? image : "f32[3,3,64,64]") +
-        " parameter(1)\n  ROOT r = " + (is_gradient ? "f32[3,3,64,64]" : image) +
-        " convolution(x, k), window={size=" + (is_gradient ? size + "x" + size : "3x3") +
-        " pad=1_1x1_1}, dim_labels=" + (is_gradient ? "f01b_i01o->01bf" : "b01f_01io->b01f") +
-        "\n}\n";
-    hlo::Module module = hlo::read_hlo_text("image.hlo", text);
-    compiler::rewrite_convolutions(module, compiler::Target());
-    hlo::verify(module);
-    std::int64_t rows = 0;
-    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
-      if (each.opcode != hlo::HloOpcode::kConvolution) continue;
-      EXPECT_EQ(rows, 0);
-      rows = is_gradient ? each.window[0].size : each.shape.dimensions[1];
+/// The first convolution that a module's are rewritten as: how many spatial dimensions it has, and
+/// the examples of its input.
+struct FirstForm {
+  std::size_t spatial = 0;
+  std::int64_t batch = 0;
+};
+
+FirstForm first_form(const std::string& text) {
+  hlo::Module module = hlo::read_hlo_text("image.hlo", text);
+  compiler::rewrite_convolutions(module, compiler::Target());
+  hlo::verify(module);
+  for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+    if (each.opcode != hlo::HloOpcode::kConvolution) continue;
+    const hlo::Shape& input = module.entry_computation().at(each.operands[0]).shape;
+    const std::int64_t batch =
+        std::min(each.convolution->input_batch, each.convolution->input_feature);
+    return {each.window.size(), input.dimensions[static_cast<std::size_t>(batch)]};
+  }
+  return {};
+}
+
+/// Images, their kernel of 3x3 (by groups of one feature) or its gradient.
+std::string image_text(std::int64_t batch, std::int64_t pixels, bool is_gradient, bool has_groups) {
+  const std::string size = std::to_string(pixels), window = has_groups ? "1,64" : "64,64";
+  const std::string image = "f32[" + std::to_string(batch) + "," + size + "," + size + ",64]";
+  const std::string kernel = "f32[3,3," + window + "]";
+  return "HloModule image\nENTRY main {\n  x = " + image +
+         " parameter(0)\n  k = " + (is_gradient ? image : kernel) +
+         " parameter(1)\n  ROOT r = " + (is_gradient ? kernel : image) +
+         " convolution(x, k), window={size=" + (is_gradient ? size + "x" + size : "3x3") +
+         " pad=1_1x1_1}, dim_labels=" + (is_gradient ? "f01b_i01o->01bf" : "b01f_01io->b01f") +
+         (!has_groups   ? ""
+          : is_gradient ? ", batch_group_count=64"
+                        : ", feature_group_count=64") +
+         "\n}\n";
+}
+
+/// Fewer than eight images of 64x64 pixels fill a part of the rows of each tile: they have their
+/// pixels there. Kernels of gradients put the pixels of two images and more into one tile, too.
+TEST(ConvolutionForms, FewImagesHaveTheirPixelsInTheRowsOfTiles) {
+  for (const std::int64_t batch : {1, 2, 4, 8}) {
+    for (const bool is_gradient : {false, true}) {
+      const bool in_rows = batch < (is_gradient ? 2 : 8);
+      EXPECT_EQ(first_form(image_text(batch, 64, is_gradient, false)).spatial, in_rows ? 3U : 2U)
+          << batch << is_gradient;
     }
-    return pixels / rows;
-  };
+  }
+}
+
+/// Of convolutions by groups strips are the batch, in all passes, but not where the batch fills
+/// more of the tiles and the program has its arguments and results whole, nor where kernels take
+/// longer to begin than to compute.
+TEST(ConvolutionForms, OneImageByGroupsIsABatchOfStrips) {
   for (const bool is_gradient : {false, true}) {
-    EXPECT_EQ(strips_of(1, 64, is_gradient), 8);
-    EXPECT_EQ(strips_of(2, 64, is_gradient), 4);
-    EXPECT_EQ(strips_of(4, 64, is_gradient), is_gradient ? 1 : 2);
-    EXPECT_EQ(strips_of(8, 64, is_gradient), 1);
-    EXPECT_EQ(strips_of(1, 8, is_gradient), 1);
+    const auto batch_of = [&](std::int64_t batch, std::int64_t pixels) {
+      return first_form(image_text(batch, pixels, is_gradient, true)).batch;
+    };
+    EXPECT_EQ(batch_of(1, 64), 8);
+    EXPECT_EQ(batch_of(2, 64), 2);
+    EXPECT_EQ(batch_of(8, 64), 8);
+    EXPECT_EQ(batch_of(1, 8), 1);
   }
 }
 
@@ -400,16 +435,18 @@ TEST(ConvolutionForms, ALineOfFewFeaturesFillsTheLanesWithItsStrips) {
 /// Where one convolution of an image stays whole, the image would be turned for the other: both
 /// stay. One image whose convolutions all have strips is read in strips by both.
 TEST(ConvolutionForms, StripsAreOfAllConvolutionsOfAnImageOrOfNone) {
-  for (const std::int64_t second : {64, 65}) {  // 65 rows have no equal strips.
+  for (const std::int64_t second : {64, 67}) {  // 67 rows have no equal strips.
     const std::string rows = std::to_string(second);
     const std::string text =
-        "HloModule image\nENTRY main {\n  x = f32[4,64,64,64] parameter(0)\n  k = f32[3,3,64,64] "
-        "parameter(1)\n  a = f32[4,64,64,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, "
-        "dim_labels=b01f_01io->b01f\n  n = f32[4,64,64,64] negate(a)\n  b = f32[4," +
+        "HloModule image\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT s = "
+        "f32[] add(p, q)\n}\nENTRY main {\n  x = f32[1,64,64,64] parameter(0)\n  k = "
+        "f32[3,3,1,64] parameter(1)\n  z = f32[] constant(0)\n  a = f32[1,64,64,64] "
+        "convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, "
+        "feature_group_count=64\n  n = f32[1,64,64,64] negate(a)\n  b = f32[1," +
         rows + "," + rows + ",64] convolution(n, k), window={size=3x3 pad=1_" +
-        (second == 64 ? "1x1_1" : "2x1_2") +
-        "}, dim_labels=b01f_01io->b01f\n  ROOT r = (f32[4,64,64,64], f32[4," + rows + "," + rows +
-        ",64]) tuple(n, b)\n}\n";
+        (second == 64 ? "1x1_1" : "4x1_4") +
+        "}, dim_labels=b01f_01io->b01f, feature_group_count=64\n  ROOT r = f32[1,64] reduce(b, z), "
+        "dimensions={1,2}, to_apply=sum\n}\n";
     hlo::Module module = hlo::read_hlo_text("image.hlo", text);
     compiler::rewrite_convolutions(module, compiler::Target());
     hlo::verify(module);
@@ -417,7 +454,7 @@ TEST(ConvolutionForms, StripsAreOfAllConvolutionsOfAnImageOrOfNone) {
     for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
       if (each.opcode == hlo::HloOpcode::kConvolution) batches.push_back(each.shape.dimensions[0]);
     }
-    const std::int64_t batch = second == 64 ? 8 : 4;
+    const std::int64_t batch = second == 64 ? 8 : 1;
     EXPECT_EQ(batches, (std::vector{batch, batch}));
   }
 }

@@ -352,26 +352,31 @@ TEST(Cost, LargeCopiesTakeWhatTheirBytesTake) {
 struct Images {
   int batch, side, features, results;
   bool is_gradient;
+  bool in_rows = false;  ///< Three spatial dimensions: the pixels stand in the rows of tiles.
 };
 
 hlo::Module module_of(const Images& of) {
+  const std::string one = of.in_rows ? "1," : "", along = of.in_rows ? "1x" : "",
+                    pad = of.in_rows ? "0_0x1_1x1_1" : "1_1x1_1";
   const auto image = [&](int features) {
     const std::string side = std::to_string(of.side);
-    return "f32[" + std::to_string(of.batch) + "," + side + "," + side + "," +
-           std::to_string(features) + "]{3,0,2,1}";
+    return "f32[" + std::to_string(of.batch) + "," + one + side + "," + side + "," +
+           std::to_string(features) + "]" + (of.in_rows ? "{4,3,2,1,0}" : "{3,0,2,1}");
   };
-  const std::string window =
-      "f32[3,3," + std::to_string(of.features) + "," + std::to_string(of.results) + "]{3,2,1,0}";
+  const std::string window = "f32[" + one + "3,3," + std::to_string(of.features) + "," +
+                             std::to_string(of.results) +
+                             (of.in_rows ? "]{4,3,2,1,0}" : "]{3,2,1,0}");
   const std::string a = image(of.features), c = of.is_gradient ? window : image(of.results),
                     b = of.is_gradient ? image(of.results) : window;
-  const std::string side = std::to_string(of.side);
+  const std::string side = std::to_string(of.side), d = of.in_rows ? "012" : "01";
+  const std::string dims = of.is_gradient ? "f" + d + "b_i" + d + "o->" + d + "bf"
+                                          : "b" + d + "f_" + d + "io->b" + d + "f";
   return hlo::read_hlo_text(
-      "images",
-      "HloModule images\n\nENTRY %main (a: " + a + ", b: " + b + ") -> " + c + " {\n  %a = " + a +
-          " parameter(0)\n  %b = " + b + " parameter(1)\n  ROOT %c = " + c +
-          " convolution(%a, %b), window={size=" + (of.is_gradient ? side + "x" + side : "3x3") +
-          " pad=1_1x1_1}, dim_labels=" + (of.is_gradient ? "f01b_i01o->01bf" : "b01f_01io->b01f") +
-          "\n}\n");
+      "images", "HloModule images\n\nENTRY %main (a: " + a + ", b: " + b + ") -> " + c +
+                    " {\n  %a = " + a + " parameter(0)\n  %b = " + b +
+                    " parameter(1)\n  ROOT %c = " + c + " convolution(%a, %b), window={size=" +
+                    along + (of.is_gradient ? side + "x" + side : "3x3") + " pad=" + pad +
+                    "}, dim_labels=" + dims + "\n}\n");
 }
 
 /// What stands around a block comes once; registers that are turned in their lanes pass the XLU.
@@ -425,15 +430,20 @@ TEST(Cost, KernelsThatReadElsewhereTakeWhatTheirPlansSay) {
 
 TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
   for (const MachineParams& machine : {MachineParams{}, v2_8()}) {
-    std::vector<double> errors;
     for (const Images& of : std::vector<Images>{{8, 28, 128, 128, false},
                                                 {8, 28, 128, 128, true},
                                                 {16, 14, 256, 128, false},
                                                 {16, 14, 256, 128, true},
                                                 {32, 14, 64, 256, false},
                                                 {32, 14, 64, 256, true},
-                                                {5, 32, 32, 32, false},
-                                                {5, 32, 32, 32, true},
+                                                {8, 32, 32, 32, false},
+                                                {8, 32, 32, 32, true},
+                                                {1, 64, 128, 128, false, true},
+                                                {1, 64, 128, 128, true, true},
+                                                {3, 28, 256, 64, false, true},
+                                                {3, 28, 256, 64, true, true},
+                                                {4, 32, 64, 256, false, true},
+                                                {4, 32, 64, 256, true, true},
                                                 {16, 32, 32, 32, false},
                                                 {8, 32, 16, 48, false},
                                                 {16, 28, 64, 64, false}}) {
@@ -445,9 +455,11 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
       const std::optional<double> expected =
           convolution_cycles(entry.at(2), entry.at(0).shape, entry.at(1).shape, target);
       ASSERT_TRUE(expected);
-      errors.push_back(std::abs(*expected - measured) / measured);
+      // Gradients over pixels in rows turn their input anew for each position in a row.
+      const double bound = of.in_rows && of.is_gradient ? 0.15 : 0.10;
+      EXPECT_NEAR(*expected / measured, 1, bound)
+          << machine.name << " " << of.batch << " " << of.side;
     }
-    EXPECT_LE(*std::max_element(errors.begin(), errors.end()), 0.10) << machine.name;
   }
 }
 

@@ -34,8 +34,8 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   dot.resident_rows = problem.resident_rows;
   dot.made = problem.made;
   dot.n = problem.columns;
-  const auto pixels =
-      static_cast<std::uint32_t>(problem.spatial[0].input * problem.spatial[1].input);
+  const std::int64_t others = problem.pixels_in_rows ? problem.images : problem.spatial[1].input;
+  const auto pixels = static_cast<std::uint32_t>(problem.spatial[0].input * others);
   if (problem.contracts_rows) {
     dot.lhs_transposed = true;
     dot.m = problem.rows;
@@ -66,7 +66,8 @@ bool is_plain_product(const ConvolutionProblem& problem) {
 bool makes_its_sides(const ConvolutionProblem& problem) {
   if (!problem.made[0].is_made && !problem.made[1].is_made) return true;
   if (problem.is_depthwise || (!problem.contracts_rows && problem.made[1].is_made)) return false;
-  return problem.batch_in_lanes || !is_plain_product(problem) || makes_sides(as_product(problem));
+  if (problem.batch_in_lanes) return true;
+  return is_plain_product(problem) ? makes_sides(as_product(problem)) : !problem.pixels_in_rows;
 }
 
 /// What the search for a kernel expects; none where it finds no kernel.
@@ -76,10 +77,7 @@ std::optional<double> expected_cycles(const ConvolutionProblem& problem, const T
     return tiling->cycles;
   };
   if (!makes_its_sides(problem)) return std::nullopt;
-  if (problem.is_depthwise) {
-    if (!fits_depthwise(problem, target)) return std::nullopt;
-    return 0;
-  }
+  if (problem.is_depthwise) return depthwise_cycles(problem, target);
   if (problem.batch_in_lanes) {
     const ConvolutionProblem flat = with_flat_pixels(problem);
     return problem.contracts_rows ? cycles_of(find_lanes_weights_tiling(flat, target))

@@ -29,6 +29,9 @@ using hlo::ElementType;
 /// its weights stay in the MXUs while the batch rows of a few neighbouring pixels stream through,
 /// of several rows where rows are short. Positions of the window differ only in addresses: offsets
 /// of the input, the weights and the result, from a table in SMEM. Sums are kept in VMEM in fp32.
+///
+/// With the pixels in the rows of tiles it is the same with eight neighbours in place of the batch,
+/// each image by itself: a position of the window begins at any row of VMEM.
 class ConvolutionKernel : ConvolutionGrid {
  public:
   ConvolutionKernel(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
@@ -88,13 +91,18 @@ class ConvolutionKernel : ConvolutionGrid {
   /// Lines are single pixels: straight code goes from one to the next.
   bool is_column() const { return sizes_.out_x == 1; }
   /// Pixels of a block beyond the result.
-  bool has_x_outside() const { return sizes_.out_x != width().output; }
+  bool has_x_outside() const { return sizes_.out_x != sizes_.result_x; }
+  bool in_rows() const { return problem_.pixels_in_rows; }
+  /// Of the last eight pixels of a row of the result, those that are none.
+  bool has_part_of_tile() const { return in_rows() && width().output % 8 != 0; }
   bool has_y_outside() const {
     return tiles_of(sizes_.pixels_y, tiling_.block_y) * sizes_.out_y != height().output;
   }
   /// Pixels that the expression goes along: all of the block where it does not ask which is which.
   std::uint32_t run() const {
-    const bool asks = epilogue_.has_sums() && (has_x_outside() || has_y_outside());
+    const bool has_outside = has_x_outside() || has_y_outside() || has_part_of_tile();
+    const bool asks =
+        (epilogue_.has_sums() && has_outside) || (in_rows() && epilogue_.depends_on_rows());
     if (!asks) return sizes_.out_y * sizes_.out_x;
     return is_column() ? sizes_.out_y : sizes_.out_x;
   }
@@ -166,6 +174,7 @@ class ConvolutionKernel : ConvolutionGrid {
   std::optional<JoinedWeights> joined_weights_;
   std::uint32_t fetched_x_ = 0;  ///< Pixels of an input row that are fetched,
   std::int64_t first_x_ = 0;     ///< from this one on.
+  VmemRegion lined_up_;          ///< The rows of a block of pixels in rows.
   VmemRegion sums_;
   std::vector<VmemRegion> unrounded_;
 };
@@ -186,7 +195,10 @@ void ConvolutionKernel::store_taps() {
     const auto y = static_cast<std::uint32_t>(tap.shift[0] - sizes_.shift_y);
     const auto x = static_cast<std::uint32_t>(tap.shift[1] - sizes_.shift_x);
     const std::uint32_t word = tap_words_ + kTapWords * static_cast<std::uint32_t>(i);
-    builder_.store_smem(word, (y * sizes_.slab_x + x) * sizes_.input_pixel);
+    const std::uint32_t line = y * sizes_.lines.image_line();
+    builder_.store_smem(
+        word, in_rows() ? line + static_cast<std::uint32_t>(sizes_.lines.left + tap.shift[1])
+                        : (y * sizes_.slab_x + x) * sizes_.input_pixel);
     builder_.store_smem(word + 1, tap.window * sizes_.window_tap);
     builder_.store_smem(word + 2, (tap.phase[0] * sizes_.out_x + tap.phase[1]) * sizes_.sum_pixel);
     builder_.store_smem(word + 3, tap.starts && !has_gaps() ? 0 : 0xff);
@@ -214,6 +226,7 @@ void ConvolutionKernel::make_grid() {
   grid_ = std::make_unique<TileGrid>(builder_, sizes_.plan.grid);
   set_fetched_pixels();
   const int input = grid_->add_input(input_block(problem_.input_type, addresses_));
+  if (in_rows()) lined_up_ = builder_.allocate_vmem(sizes_.lines.rows());
   add_window();
   epilogue_inputs_ = add_result_blocks(*grid_, epilogue_, addresses_,
                                        [this](ElementType type, bool to_vmem, std::uint32_t word) {
@@ -239,7 +252,7 @@ SReg ConvolutionKernel::first_output_row(const GridPoint& point) {
 /// Those of a line of the slab that lie in the image.
 void ConvolutionKernel::set_fetched_pixels() {
   first_x_ = std::max<std::int64_t>(0, sizes_.shift_x);
-  const std::int64_t end = std::min<std::int64_t>(width().input, sizes_.shift_x + sizes_.slab_x);
+  const std::int64_t end = std::min<std::int64_t>(sizes_.input_x, sizes_.shift_x + sizes_.slab_x);
   fetched_x_ = static_cast<std::uint32_t>(std::max<std::int64_t>(0, end - first_x_));
 }
 
@@ -250,14 +263,14 @@ TileGrid::Block ConvolutionKernel::input_block(ElementType type, std::uint32_t w
   const std::uint32_t pixel = sizes_.row_tiles * sizes_.contracted_tiles * tile;
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
-  shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
+  shape.row_stride = sizes_.input_x * pixel;
   shape.row = {tiling_.block_rows * sizes_.contracted_tiles * tile, fetched_x_, pixel};
   shape.block_rows = sizes_.slab_y;
   shape.shift = static_cast<std::int32_t>(sizes_.shift_y);
   shape.pitch = sizes_.slab_x * slab_pixel;
   const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
   if (!input_rows_) input_rows_ = rows;
-  const std::uint32_t block = shape.row.run;
+  const std::uint32_t block = in_rows() ? shape.height * shape.row_stride : shape.row.run;
   return image_block(
       rows, sizes_.plan.lhs.dimensions, sizes_.plan.lhs.rows_of(type, problem_.input_type),
       [=](const GridPoint& point) {
@@ -303,8 +316,8 @@ ImageShape ConvolutionKernel::result_image(ElementType type) const {
   const std::uint32_t pixel = sizes_.row_tiles * sizes_.column_tiles * tile;
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().output);
-  shape.row_stride = static_cast<std::uint32_t>(width().output) * pixel;
-  const auto pixels = static_cast<std::uint32_t>(width().output);
+  const std::uint32_t pixels = sizes_.result_x;
+  shape.row_stride = pixels * pixel;
   if (tiling_.block_columns == sizes_.column_tiles) {
     shape.row = {tiling_.block_rows * sizes_.column_tiles * tile, pixels, pixel};
   } else {
@@ -321,20 +334,21 @@ TileGrid::Block ConvolutionKernel::result_block(ElementType type, bool to_vmem,
                                                 std::uint32_t word) {
   const std::uint32_t tile = tile_granules(type);
   const ImageShape shape = result_image(type);
+  const std::uint32_t block =
+      in_rows() ? shape.height * shape.row_stride : tiling_.block_rows * sizes_.column_tiles * tile;
   return image_block(
       std::make_shared<ImageRows>(builder_, to_vmem, shape), sizes_.plan.results.dimensions,
       shape.pitch * shape.block_rows,
       [=](const GridPoint& point) {
-        return weighted_sum(
-            builder_, {point[kRows], point[kColumns]},
-            {tiling_.block_rows * sizes_.column_tiles * tile, tiling_.block_columns * tile},
-            builder_.load_smem(word));
+        return weighted_sum(builder_, {point[kRows], point[kColumns]},
+                            {block, tiling_.block_columns * tile}, builder_.load_smem(word));
       },
       [this](const GridPoint& point) { return first_output_row(point); });
 }
 
 /// Columns of the slabs that no DMA writes are 0 for good.
 void ConvolutionKernel::clear_borders() {
+  if (in_rows()) memory_.clear({lined_up_, 0}, lined_up_.rows);
   if (taps_.empty() || fetched_x_ == sizes_.slab_x) return;
   const VmemRegion region = grid_->input_region(0);
   memory_.clear({region, 0}, region.rows);
@@ -349,8 +363,13 @@ void ConvolutionKernel::clear_outside() {
   if (sizes_.shift_y >= 0 && end <= height().input) return;
   GridPoint point(3);
   point[kY] = grid_->index(kY);
-  clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point), grid_->input(0),
-                     sizes_.slab_y, sizes_.slab_x * sizes_.input_pixel);
+  if (in_rows()) {
+    clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point), {lined_up_, 0},
+                       sizes_.slab_y, sizes_.lines.image_line());
+  } else {
+    clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point), grid_->input(0),
+                       sizes_.slab_y, sizes_.slab_x * sizes_.input_pixel);
+  }
 }
 
 void ConvolutionKernel::clear_weight_rows() {
@@ -381,6 +400,10 @@ void ConvolutionKernel::join() {
 void ConvolutionKernel::work() {
   input_.make(*grid_, [this] { return made_input(); });
   if (masks() && !problem_.window_transposed && !sizes_.join) clear_weight_rows();
+  if (in_rows()) {
+    emit_if(builder_, grid_->fresh(0),
+            [this] { sizes_.lines.emit(builder_, memory_, grid_->input(0), lined_up_); });
+  }
   clear_outside();
   if (sizes_.join) join();
   if (has_gaps()) {
@@ -405,18 +428,20 @@ SReg ConvolutionKernel::tap_word(const Digits& digits, std::uint32_t word, SReg 
 /// VMEM rows of the slab from what makes a line, and a pixel, of the result to what makes the next.
 std::uint32_t ConvolutionKernel::slab_line() const {
   if (sizes_.join) return sizes_.join->y.result_step * sizes_.join->line_rows;
-  return static_cast<std::uint32_t>(height().stride) * sizes_.slab_x * sizes_.input_pixel;
+  const auto step = static_cast<std::uint32_t>(height().stride);
+  if (in_rows()) return step * sizes_.lines.image_line();
+  return step * sizes_.slab_x * sizes_.input_pixel;
 }
 std::uint32_t ConvolutionKernel::slab_pixel() const {
   if (sizes_.join) return sizes_.join->x.result_step * sizes_.join->pixel_rows;
-  return static_cast<std::uint32_t>(width().stride) * sizes_.input_pixel;
+  return static_cast<std::uint32_t>(width().stride) * (in_rows() ? 8 : sizes_.input_pixel);
 }
 
 /// Where the rows of the slab begin that stream in a step.
 std::vector<SReg> ConvolutionKernel::slab_places(const VmemAddress& slab, const Digits& digits) {
   const ConvolutionTiling& t = tiling_;
   const SReg row = weighted_sum(builder_, digits,
-                                {0, 0, t.contracted_parts * sizes_.input_tile,
+                                {0, 0, t.contracted_parts * sizes_.input_part,
                                  t.chunk_y * slab_line(), t.chunk_x * slab_pixel()},
                                 tap_word(digits, 0, slab.base));
   return {row};
@@ -427,18 +452,18 @@ Contraction::Tiles ConvolutionKernel::slab_rows(const VmemAddress& slab, SReg ro
                                                 SReg contracted) {
   const std::uint32_t parts = tiling_.contracted_parts;
   const std::uint32_t line = slab_line(), pixel = slab_pixel();
-  const VReg mask = masks() && !sizes_.join
-                        ? memory_.mask(problem_.input_type, is_last_tile(contracted))
-                        : VReg();
+  const ElementType type = in_rows() ? ElementType::kF32 : problem_.input_type;
+  const int between_rows = in_rows() ? static_cast<int>(width().stride) : 1;
+  const VReg mask = masks() && !sizes_.join ? memory_.mask(type, is_last_tile(contracted)) : VReg();
   return loaded_once(
       [=](std::uint32_t unit, std::uint32_t i, std::uint32_t part) {
         const std::uint32_t at = row_of(unit, i), number = at / tiling_.block_rows;
         const std::uint32_t tile = at % tiling_.block_rows * sizes_.contracted_tiles + part;
         return number / tiling_.chunk_x * line + number % tiling_.chunk_x * pixel +
-               tile * sizes_.input_tile;
+               tile * sizes_.input_part;
       },
       [=](std::uint32_t at, std::uint32_t part) {
-        return memory_.load_rows(problem_.input_type, {slab.region, at, row},
+        return memory_.load_rows(type, VmemAddress(slab.region, at, row).stride(between_rows),
                                  part + 1 == parts ? mask : VReg());
       });
 }
@@ -511,7 +536,9 @@ RunningSums::Place ConvolutionKernel::sums_at(const VmemAddress& sums, const Dig
 
 void ConvolutionKernel::multiply() {
   const ConvolutionTiling& t = tiling_;
-  const VmemAddress slab = joiner_ ? VmemAddress(joiner_->region()) : grid_->input(0);
+  const VmemAddress slab = joiner_     ? VmemAddress(joiner_->region())
+                           : in_rows() ? VmemAddress(lined_up_)
+                                       : grid_->input(0);
   const VmemAddress window =
       joined_weights_ ? VmemAddress(joined_weights_->region()) : grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
@@ -568,7 +595,7 @@ void ConvolutionKernel::apply_epilogue() {
 
 /// Sublanes of a tile that lie in the result, for sums.
 Index ConvolutionKernel::valid_rows(Index y, Index x, Index tile) {
-  const std::uint32_t rows = problem_.rows - (sizes_.row_tiles - 1) * 8;
+  const std::uint32_t rows = in_rows() ? 8 : problem_.rows - (sizes_.row_tiles - 1) * 8;
   SReg valid;
   const auto keep = [&](PReg inside, std::uint32_t otherwise) {
     valid = builder_.select(inside, valid ? ScalarOperand(valid) : ScalarOperand(8U), otherwise);
@@ -578,8 +605,12 @@ Index ConvolutionKernel::valid_rows(Index y, Index x, Index tile) {
   } else if (rows < 8) {
     valid = builder_.constant(rows);
   }
+  if (has_part_of_tile()) {
+    keep(builder_.less(to_operand(builder_, x), sizes_.result_x - 1),
+         static_cast<std::uint32_t>(width().output % 8));
+  }
   if (has_x_outside()) {
-    keep(builder_.less(to_operand(builder_, x), static_cast<std::uint32_t>(width().output)), 0);
+    keep(builder_.less(to_operand(builder_, x), sizes_.result_x), 0);
   }
   if (has_y_outside()) {
     const Index first{weighted_sum(builder_, {grid_->index(kY)}, {sizes_.out_y}), 0};
@@ -610,12 +641,13 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
                                                        : grid_->output(static_cast<int>(i)));
     outs.back().base2 = position.rows32;
   }
-  // Nothing depends on the pixel: matmul_epilogue() sees to it.
-  position.place.digits.resize(4);
+  // Nothing depends on another dimension: matmul_epilogue() sees to it.
+  std::vector<Index>& place_of = position.place.digits;
+  place_of.resize(static_cast<std::size_t>(epilogue_.out_shape.rank()));
+  Index& row_digit = place_of[place_of.size() - 2];
   const Index row{
       weighted_sum(builder_, {grid_->index(kRows), digits[3]}, {tiling_.block_rows, unroll}), 0};
-  position.place.digits[3] = {
-      weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
+  place_of.back() = {weighted_sum(builder_, {grid_->index(kColumns), digits[0]}, {columns, 1}), 0};
   position.place.lane_key = 0;
   const Index whole{digits[1], 0}, part{weighted_sum(builder_, {digits[2]}, {pixels}), 0};
   results_.begin_row_sums(unroll);
@@ -623,9 +655,9 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
     const std::uint32_t pixel = i / unroll, tile = i % unroll;
     position.tiles = std::int64_t{pixel * tiling_.block_rows + tile} * columns;
     position.place.row_key = static_cast<int>(i);
-    position.place.digits[2] = row.plus(tile);
+    const Index place = part.plus(pixel);
+    row_digit = !in_rows() ? row.plus(tile) : is_column() ? whole : place;
     if (epilogue_.has_sums()) {
-      const Index place = part.plus(pixel);
       position.valid_rows =
           valid_rows(is_column() ? place : whole, is_column() ? whole : place, row.plus(tile));
     }
@@ -636,7 +668,7 @@ void ConvolutionKernel::apply_to_pixels(const std::vector<SReg>& digits, std::ui
     }
   }
   results_.end(position);
-  results_.end_row_sums(row, position.place.digits[3]);
+  results_.end_row_sums(row, place_of.back());
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <sstream>
 #include <utility>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/expression_graph.h"
 
 namespace tpu::compiler {
@@ -29,14 +31,24 @@ std::string describe(const hlo::HloInstruction& convolution, const Shape& input,
   return text.str();
 }
 
-bool has_kernel_type(const Shape& shape) {
-  return shape.rank() == 4 && (shape.type == ElementType::kF32 || shape.type == ElementType::kBf16);
+bool has_kernel_type(const Shape& shape, std::int64_t rank) {
+  return shape.rank() == rank &&
+         (shape.type == ElementType::kF32 || shape.type == ElementType::kBf16);
 }
 
 /// The spatial dimensions stand outermost, in order.
 bool spatial_outermost(const Shape& shape, const std::vector<std::int64_t>& spatial) {
   const std::vector<std::int64_t> order = major_to_minor(shape);
-  return spatial.size() == 2 && order[0] == spatial[0] && order[1] == spatial[1];
+  return std::equal(spatial.begin(), spatial.end(), order.begin());
+}
+
+/// The spatial dimensions stand between the batch and the features.
+bool spatial_inside(const Shape& shape, std::int64_t batch,
+                    const std::vector<std::int64_t>& spatial, std::int64_t features) {
+  std::vector<std::int64_t> order{batch};
+  order.insert(order.end(), spatial.begin(), spatial.end());
+  order.push_back(features);
+  return order == major_to_minor(shape);
 }
 
 std::int64_t extent_of(const Shape& shape, std::int64_t dimension) {
@@ -98,12 +110,13 @@ bool find_groups(ConvolutionProblem& problem, const hlo::HloInstruction& convolu
 std::string find_spatial(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
                          const Shape& input, const Shape& window, const Shape& out) {
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  const std::size_t first = convolution.window.size() - 2;
   for (std::size_t i = 0; i < 2; ++i) {
-    const hlo::WindowDimension& w = convolution.window[i];
+    const hlo::WindowDimension& w = convolution.window[first + i];
     SpatialDimension& s = problem.spatial[i];
-    s.input = extent_of(input, dims.input_spatial[i]);
-    s.window = extent_of(window, dims.kernel_spatial[i]);
-    s.output = extent_of(out, dims.output_spatial[i]);
+    s.input = extent_of(input, dims.input_spatial[first + i]);
+    s.window = extent_of(window, dims.kernel_spatial[first + i]);
+    s.output = extent_of(out, dims.output_spatial[first + i]);
     s.stride = w.stride;
     s.window_dilation = w.window_dilation;
     s.base_dilation = w.base_dilation;
@@ -137,6 +150,53 @@ bool ConvolutionProblem::is_product() const {
   });
 }
 
+namespace {
+
+/// A convolution of three spatial dimensions: what the kernels of two do not say; what was
+/// expected, where there is no kernel.
+std::string find_pixels_in_rows(ConvolutionProblem& problem, const hlo::HloInstruction& convolution,
+                                const Shape& input, const Shape& window, const Shape& out) {
+  const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  problem.pixels_in_rows = true;
+  problem.contracts_rows = lane(input) == dims.input_batch;
+  const bool gradient = problem.contracts_rows;
+  const std::int64_t images = gradient ? dims.input_feature : dims.input_batch;
+  const std::int64_t depth = extent_of(input, dims.input_spatial[0]);
+  const bool lies_so =
+      gradient
+          ? spatial_inside(input, images, dims.input_spatial, dims.input_batch) &&
+                spatial_inside(window, dims.kernel_input_feature, dims.kernel_spatial,
+                               dims.kernel_output_feature) &&
+                spatial_outermost(out, dims.output_spatial) && lane(out) == dims.output_feature
+          : spatial_inside(input, images, dims.input_spatial, dims.input_feature) &&
+                spatial_inside(out, dims.output_batch, dims.output_spatial, dims.output_feature) &&
+                spatial_outermost(window, dims.kernel_spatial);
+  if (!lies_so) return "expected the pixels of three spatial dimensions in the rows of tiles";
+  if (!is_trivial(convolution.window[0]) || (gradient && depth != 1)) {
+    return "expected a window of one position along the first of three dimensions";
+  }
+  if (convolution.window[1].base_dilation > 1 || convolution.window[2].base_dilation > 1) {
+    return "expected no base dilation of pixels in rows";
+  }
+  problem.images = static_cast<std::uint32_t>(extent_of(input, images) * depth);
+  problem.columns = static_cast<std::uint32_t>(extent_of(out, dims.output_feature));
+  if (convolution.feature_group_count != 1 || convolution.batch_group_count != 1) {
+    const bool is_depthwise = find_groups(problem, convolution, input, window, out);
+    return is_depthwise ? std::string() : "expected no groups, or one feature in each";
+  }
+  if (gradient) {
+    problem.rows = static_cast<std::uint32_t>(extent_of(out, dims.output_batch));
+    problem.contracted = isa::kSublanes;
+    return {};
+  }
+  problem.window_transposed = lane(window) == dims.kernel_input_feature;
+  problem.rows = static_cast<std::uint32_t>(extent_of(out, dims.output_spatial[2]));
+  problem.contracted = static_cast<std::uint32_t>(extent_of(input, dims.input_feature));
+  return {};
+}
+
+}  // namespace
+
 OrRefusal<ConvolutionProblem> convolution_problem(const hlo::HloInstruction& convolution,
                                                   const Shape& input, const Shape& window,
                                                   const Shape& out) {
@@ -149,12 +209,20 @@ OrRefusal<ConvolutionProblem> convolution_problem(const hlo::HloInstruction& con
     if (!expected.empty()) return refuse(expected);
     return std::move(problem);
   };
+  const std::size_t spatial = convolution.window.size();
   for (const Shape* shape : {&input, &window, &out}) {
-    if (!has_kernel_type(*shape)) {
-      return refuse("expected f32 or bf16 arrays with two spatial dimensions");
+    if (spatial < 2 || spatial > 3 ||
+        !has_kernel_type(*shape, static_cast<std::int64_t>(spatial) + 2)) {
+      return refuse("expected f32 or bf16 arrays with two or three spatial dimensions");
     }
   }
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
+  if (spatial == 3) {
+    const std::string expected = find_pixels_in_rows(problem, convolution, input, window, out);
+    if (!expected.empty()) return refuse(expected);
+    problem.name = convolution.name;
+    return with_spatial();
+  }
   if (!spatial_outermost(input, dims.input_spatial) ||
       !spatial_outermost(window, dims.kernel_spatial) ||
       !spatial_outermost(out, dims.output_spatial)) {

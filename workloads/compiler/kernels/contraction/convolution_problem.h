@@ -28,7 +28,8 @@ struct SpatialDimension {
   bool reversed = false;  ///< The window is read backwards.
 };
 
-/// A convolution of arrays that lie with their spatial dimensions (height, width) outermost.
+/// A convolution of arrays that lie with their spatial dimensions (height, width) outermost, or of
+/// such with their pixels in rows.
 struct ConvolutionProblem {
   std::string name;
   std::array<SpatialDimension, 2> spatial;
@@ -41,6 +42,11 @@ struct ConvolutionProblem {
   /// result (H, W, columns, rows). Weight gradient: input (H, W, rows, contracted), window (H, W,
   /// columns, contracted).
   bool batch_in_lanes = false;
+  /// Neighbours of a row of the image, eight of them, stand in the rows of a tile: input and result
+  /// (image, H, W, features), `images` of them, each by itself; `rows` is the width of the result.
+  /// Weight gradient: both operands so, contracted are eight pixels of a tile.
+  bool pixels_in_rows = false;
+  std::uint32_t images = 1;
   /// As many groups as features, one feature each: `columns` features, nothing contracted but, in a
   /// weight gradient, the batch (`rows`).
   bool is_depthwise = false;

@@ -17,7 +17,11 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
                                    const std::vector<Tap>& taps)
     : plan({target, tiling.columns_at_once, tiling.contracted_parts}) {
   const auto& [height, width] = problem.spatial;
-  row_tiles = tiles_of(problem.rows, 8);
+  const bool in_rows = problem.pixels_in_rows;
+  row_tiles = in_rows ? 1 : tiles_of(problem.rows, 8);
+  images = in_rows ? problem.images : row_tiles / tiling.block_rows;
+  input_x = in_rows ? tiles_of(width.input, 8) : static_cast<std::uint32_t>(width.input);
+  result_x = in_rows ? tiles_of(width.output, 8) : static_cast<std::uint32_t>(width.output);
   column_tiles = tiles_of(problem.columns, 128);
   contracted_tiles = tiles_of(problem.contracted, 128);
   phases_y = static_cast<std::uint32_t>(height.base_dilation);
@@ -29,14 +33,14 @@ ConvolutionSizes::ConvolutionSizes(const ConvolutionProblem& problem,
   input_tile = tile_rows(problem.input_type);
   window_tile = tile_rows(problem.window_type);
   input_pixel = tiling.block_rows * contracted_tiles * input_tile;
+  input_part = in_rows ? lines.line_rows : input_tile;
   const bool few = contracted_tiles == 1 && !problem.window_transposed;
   window_row_tiles = few ? tiles_of(problem.contracted, 8) : 16 * contracted_tiles;
   window_tap = window_row_tiles * tiling.block_columns * window_tile;
   sum_pixel = tiling.block_rows * tiling.block_columns * 8;
   sum_rows = std::uint64_t{out_y} * out_x * sum_pixel;
   sums_apart = problem.out_type() == ElementType::kBf16 || problem.has_epilogue;
-  plan.grid = {column_tiles / tiling.block_columns, row_tiles / tiling.block_rows,
-               tiles_of(pixels_y, tiling.block_y)};
+  plan.grid = {column_tiles / tiling.block_columns, images, tiles_of(pixels_y, tiling.block_y)};
   set_blocks(problem, tiling);
   set_steps(problem, tiling, taps.size());
   if (join) set_join(problem, tiling, target);
@@ -70,25 +74,39 @@ void ConvolutionSizes::set_slab(const ConvolutionProblem& problem, const Convolu
     last_x = i == 0 ? taps[i].shift[1] : std::max(last_x, taps[i].shift[1]);
   }
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.stride + last_y - shift_y + 1);
+  if (problem.pixels_in_rows) {
+    const std::int64_t results = 8 * std::int64_t{tiling.pixels_x};
+    lines.lines = slab_y;
+    lines.tiles = contracted_tiles;
+    lines.type = problem.input_type;
+    lines.set_line(width.input, shift_x, (results - 1) * width.stride + last_x);
+    slab_x = input_x;
+    shift_x = 0;
+    return;
+  }
   slab_x = static_cast<std::uint32_t>((tiling.pixels_x - 1) * width.stride + last_x - shift_x + 1);
 }
 
 void ConvolutionSizes::set_blocks(const ConvolutionProblem& problem,
                                   const ConvolutionTiling& tiling) {
-  const auto& [height, width] = problem.spatial;
+  const SpatialDimension& height = problem.spatial[0];
   plan.lhs.dimensions = {kRows, kY};
   plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
-  plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
+  plan.lhs.bytes = block_bytes(height.input, slab_y, input_x, slab_x, input_pixel);
   plan.rhs.dimensions = {kColumns};
-  plan.rhs.rows = static_cast<std::uint64_t>(height.window * width.window) * window_tap;
+  plan.rhs.rows =
+      static_cast<std::uint64_t>(height.window * problem.spatial[1].window) * window_tap;
   plan.rhs.bytes = double(plan.rhs.rows) * isa::kVmemRowBytes;
   const std::uint64_t tiles =
       std::uint64_t{out_y} * out_x * tiling.block_rows * tiling.block_columns;
   plan.add_in_step({kColumns, kRows, kY}, problem.epilogue_types, problem.result_types, tiles,
-                   double(height.output * width.output) * row_tiles * column_tiles);
+                   double(height.output) * result_x * images * tiling.block_rows * column_tiles);
   plan.rows_apart = problem.resident_rows + (sums_apart ? sum_rows : 0);
   plan.rows_apart += problem.further_packed() * sum_rows;
   plan.make_side(plan.lhs, problem.made[0], problem.input_type);
+  if (!problem.pixels_in_rows) return;
+  plan.rows_apart += lines.rows();
+  plan.lhs.cycles += lines.cycles();
 }
 
 void ConvolutionSizes::set_steps(const ConvolutionProblem& problem, const ConvolutionTiling& tiling,
@@ -170,9 +188,10 @@ class ConvolutionSearch {
     tiling.block_columns = block_columns;
     const bool all_columns = block_columns == tiles_of(problem_.columns, 128);
     // Blocks of columns that are not all need all rows: a DMA has one stride.
-    const std::uint32_t row_tiles = tiles_of(problem_.rows, 8);
+    const bool in_rows = problem_.pixels_in_rows;
+    const std::uint32_t row_tiles = in_rows ? 1 : tiles_of(problem_.rows, 8);
     const auto& [height, width] = problem_.spatial;
-    const std::uint32_t pixels_x = tiles_of(width.output, width.base_dilation);
+    const std::uint32_t pixels_x = tiles_of(width.output, in_rows ? 8 : width.base_dilation);
     const std::uint32_t pixels_y = tiles_of(height.output, height.base_dilation);
     for (std::uint32_t rows = 1; rows <= row_tiles; ++rows) {
       if (row_tiles % rows != 0 || (!all_columns && rows != row_tiles)) continue;
@@ -222,7 +241,8 @@ class ConvolutionSearch {
 
   void consider(const ConvolutionTiling& tiling) {
     consider_cut(tiling);
-    if (!WindowJoin::has_form(problem_.input_type, tiling.block_rows)) return;
+    const bool may_join = WindowJoin::has_form(problem_.input_type, tiling.block_rows);
+    if (problem_.pixels_in_rows || !may_join) return;
     for (const JoinedPositions& joined : joined_) {
       ConvolutionTiling with = tiling;
       with.joined = joined;

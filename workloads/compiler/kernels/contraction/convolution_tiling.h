@@ -4,6 +4,7 @@
 
 #include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/convolution_problem.h"
+#include "workloads/compiler/kernels/contraction/pixel_lines.h"
 #include "workloads/compiler/kernels/contraction/window_join.h"
 #include "workloads/compiler/kernels/refusal.h"
 
@@ -42,13 +43,20 @@ struct ConvolutionSizes : ConvolutionGrid {
   std::uint32_t phases_y, phases_x;
   std::uint32_t pixels_y;                 ///< Of a phase, whole result.
   std::int64_t shift_y = 0, shift_x = 0;  ///< Least shifts of the taps.
-  std::uint32_t slab_y, slab_x;           ///< Pixels of the input that a block reads.
-  std::uint32_t out_y, out_x;             ///< Pixels of the result that a block computes.
+  /// Pixels of the input that a block reads. With pixels in rows, here and below, those of a row of
+  /// the image are counted by eights.
+  std::uint32_t slab_y, slab_x;
+  std::uint32_t input_x, result_x;  ///< Pixels of a row of the input and of the result.
+  std::uint32_t images;             ///< Blocks along the batch.
+  std::uint32_t out_y, out_x;       ///< Pixels of the result that a block computes.
   /// Rows of tiles of a position of the window: whole MXU tiles, or fewer where there is one.
   std::uint32_t window_row_tiles;
   std::uint32_t input_pixel, window_tap, sum_pixel;  ///< VMEM rows.
   std::uint32_t input_tile, window_tile;             ///< VMEM rows of a tile.
-  std::uint64_t sum_rows;                            ///< VMEM rows.
+  /// VMEM rows from a tile of contracted features of the slab to the next one.
+  std::uint32_t input_part;
+  PixelLines lines;        ///< Of a block with pixels in rows.
+  std::uint64_t sum_rows;  ///< VMEM rows.
   bool sums_apart;
   std::optional<WindowJoin> join;  ///< Where several positions are contracted at once.
   ContractionPlan plan;

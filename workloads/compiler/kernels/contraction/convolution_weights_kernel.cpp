@@ -29,6 +29,10 @@ using isa::Opcode;
 /// turned by the transpose unit so that its features are rows and its batch lanes, streams past
 /// them, once for each position of the window. The sums for all positions stay in VMEM in fp32
 /// while the pixels pass.
+///
+/// With the pixels in the rows of tiles eight neighbours stand in place of the batch, and the
+/// images pass one after the other: a position of the window turns the input from its own first
+/// pixel on.
 class WeightsKernel : WeightsGrid {
  public:
   WeightsKernel(const ConvolutionProblem& problem, const WeightsTiling& tiling,
@@ -54,6 +58,7 @@ class WeightsKernel : WeightsGrid {
     store_units();
     if (masks()) make_masks();
     make_grid();
+    if (in_rows()) lined_up_ = builder_.allocate_vmem(sizes_.lines.rows());
     transposed_ = builder_.allocate_vmem(sizes_.transposed_rows);
     if (sizes_.runs) turner_.emplace(builder_, *sizes_.runs);
     clear_borders();
@@ -75,6 +80,9 @@ class WeightsKernel : WeightsGrid {
   const SpatialDimension& height() const { return problem_.spatial[0]; }
   const SpatialDimension& width() const { return problem_.spatial[1]; }
   bool masks() const { return problem_.contracted % 8 != 0; }
+  bool in_rows() const { return problem_.pixels_in_rows; }
+  /// Each pixel is turned once for all positions that meet it.
+  bool turns_pixels() const { return tiling_.group == 1 && !in_rows(); }
   bool shares_tiles() const { return tiling_.tile_pixels > 1; }
   /// Rows of a tile that a pixel has.
   std::uint32_t pixel_rows() const { return 8 / tiling_.tile_pixels; }
@@ -85,10 +93,10 @@ class WeightsKernel : WeightsGrid {
   std::uint32_t dilation_y() const { return static_cast<std::uint32_t>(height().window_dilation); }
   /// Transposed groups between neighbouring groups of pixels, and between positions of the window.
   std::uint32_t group_starts() const {
-    return tiling_.group == 1 ? dilation_x() : sizes_.window_x / sizes_.walked_x;
+    return turns_pixels() ? dilation_x() : sizes_.window_x / sizes_.walked_x;
   }
   std::uint32_t position_starts() const {
-    return tiling_.group == 1 ? static_cast<std::uint32_t>(width().stride) : 1;
+    return turns_pixels() ? static_cast<std::uint32_t>(width().stride) : 1;
   }
 
   void store_units();
@@ -100,10 +108,12 @@ class WeightsKernel : WeightsGrid {
                    const std::vector<VReg>& masks, const Load& load);
   void make_grid();
   std::uint32_t input_border() const {
+    if (in_rows()) return 0;
     return static_cast<std::uint32_t>(width().padding) - sizes_.left_out;
   }
   /// Pixels of a line of the slab that lie in the image.
   std::uint32_t fetched_pixels() const {
+    if (in_rows()) return sizes_.slab_x;
     return std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
                                    sizes_.slab_x - std::min(input_border(), sizes_.slab_x));
   }
@@ -114,8 +124,9 @@ class WeightsKernel : WeightsGrid {
   TileGrid::Block result_block(ElementType type, bool to_vmem, std::uint32_t word);
   SReg block_row(const GridPoint& point, std::uint32_t step);
   void clear_borders();
-  void clear_outside(int input, ImageRows& rows, std::uint32_t step, std::uint32_t count,
-                     std::uint32_t pitch);
+  void line_up();
+  void clear_outside(const VmemAddress& block, ImageRows& rows, std::uint32_t step,
+                     std::uint32_t count, std::uint32_t pitch);
   void clear_sums();
   PReg is_first_block();
   PReg is_last_block();
@@ -162,6 +173,7 @@ class WeightsKernel : WeightsGrid {
   std::uint32_t unit_words_ = 0;
   std::shared_ptr<ImageRows> input_rows_, gradient_rows_;
   std::vector<int> epilogue_inputs_;
+  VmemRegion lined_up_;  ///< The rows of a block of pixels in rows.
   VmemRegion transposed_, sums_;
   std::vector<VmemRegion> unrounded_;
   std::optional<RunTurner> turner_;
@@ -276,7 +288,7 @@ TileGrid::Block WeightsKernel::input_block(ElementType type, std::uint32_t word)
   const std::uint32_t fetched = fetched_pixels();
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
-  shape.row_stride = static_cast<std::uint32_t>(width().input) * pixel;
+  shape.row_stride = (in_rows() ? fetched : static_cast<std::uint32_t>(width().input)) * pixel;
   const std::uint32_t run = sizes_.row_tiles * tile;
   if (all_rows) {
     shape.row = {run * tiling_.block_batch, fetched, pixel};
@@ -288,7 +300,8 @@ TileGrid::Block WeightsKernel::input_block(ElementType type, std::uint32_t word)
   shape.pitch = sizes_.slab_x * slab_pixel;
   const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
   if (!input_rows_) input_rows_ = rows;
-  const std::uint32_t batch_block = tiling_.block_batch * sizes_.all_row_tiles * tile;
+  const std::uint32_t batch_block = in_rows() ? shape.height * shape.row_stride
+                                              : tiling_.block_batch * sizes_.all_row_tiles * tile;
   const std::uint32_t row_block = tiling_.block_rows * tile;
   return image_block(
       rows, sizes_.plan.lhs.dimensions, sizes_.plan.lhs.rows_of(type, problem_.input_type),
@@ -319,13 +332,13 @@ TileGrid::Block WeightsKernel::gradient_block(ElementType type, std::uint32_t wo
   shape.pitch = sizes_.line_pixels * line_pixel;
   const auto rows = std::make_shared<ImageRows>(builder_, true, shape);
   if (!gradient_rows_) gradient_rows_ = rows;
+  const std::uint32_t batch_block = in_rows() ? shape.height * shape.row_stride
+                                              : tiling_.block_batch * sizes_.column_tiles * tile;
   return image_block(
       rows, sizes_.plan.rhs.dimensions, sizes_.plan.rhs.rows_of(type, problem_.window_type),
       [=](const GridPoint& point) {
-        return weighted_sum(
-            builder_, {point[kBatch], point[kColumns]},
-            {tiling_.block_batch * sizes_.column_tiles * tile, tiling_.block_columns * tile},
-            builder_.load_smem(word));
+        return weighted_sum(builder_, {point[kBatch], point[kColumns]},
+                            {batch_block, tiling_.block_columns * tile}, builder_.load_smem(word));
       },
       [this](const GridPoint& point) { return block_row(point, tiling_.block_y); },
       std::int64_t{sizes_.margin - sizes_.left_out} * line_pixel);
@@ -375,7 +388,9 @@ TileGrid::Block WeightsKernel::result_block(ElementType type, bool to_vmem, std:
 
 /// Pixels of the blocks that no DMA writes are 0 for good.
 void WeightsKernel::clear_borders() {
-  if (sizes_.slab_x != width().input || width().padding != 0) {
+  if (in_rows()) {
+    memory_.clear({lined_up_, 0}, lined_up_.rows);
+  } else if (sizes_.slab_x != width().input || width().padding != 0) {
     const VmemRegion slab = grid_->input_region(0);
     memory_.clear({slab, 0}, slab.rows);
   }
@@ -386,13 +401,25 @@ void WeightsKernel::clear_borders() {
   builder_.new_block();
 }
 
+/// New blocks of pixels in rows: the input's are lined up; of the gradient what stands behind the
+/// last pixel of a row in its tile is 0.
+void WeightsKernel::line_up() {
+  emit_if(builder_, grid_->fresh(0),
+          [this] { sizes_.lines.emit(builder_, memory_, grid_->input(0), lined_up_); });
+  const auto pixels = static_cast<std::uint32_t>(width().window);
+  if (pixels % isa::kSublanes == 0) return;
+  emit_if(builder_, grid_->fresh(1), [&] {
+    clear_line_ends(builder_, memory_, problem_.window_type, grid_->input(1), tiling_.block_y,
+                    gradient_line(), pixels, tiling_.block_columns);
+  });
+}
+
 /// Rows of a block that lie outside of the image are 0.
-void WeightsKernel::clear_outside(int input, ImageRows& rows, std::uint32_t step,
+void WeightsKernel::clear_outside(const VmemAddress& block, ImageRows& rows, std::uint32_t step,
                                   std::uint32_t count, std::uint32_t pitch) {
   GridPoint point(4);
   point[kY] = grid_->index(kY);
-  clear_rows_outside(builder_, memory_, rows, block_row(point, step), grid_->input(input), count,
-                     pitch);
+  clear_rows_outside(builder_, memory_, rows, block_row(point, step), block, count, pitch);
 }
 
 PReg WeightsKernel::is_first_block() {
@@ -415,15 +442,18 @@ void WeightsKernel::work() {
   input_.make(*grid_, [this] { return made_input(); });
   gradient_.make(*grid_, [this] { return made_gradient(); });
   clear_sums();
+  if (in_rows()) line_up();
   const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
   if (rows != sizes_.out_y) {
-    clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y, gradient_line());
+    clear_outside(grid_->input(1), *gradient_rows_, tiling_.block_y, tiling_.block_y,
+                  gradient_line());
   }
   const std::int64_t end =
       (rows - tiling_.block_y) * height().window_dilation + sizes_.slab_y - height().padding;
   if (height().padding > 0 || end > height().input) {
-    clear_outside(0, *input_rows_, tiling_.block_y * dilation_y(), sizes_.slab_y,
-                  sizes_.slab_x * sizes_.input_pixel);
+    clear_outside(in_rows() ? VmemAddress(lined_up_) : grid_->input(0), *input_rows_,
+                  tiling_.block_y * dilation_y(), sizes_.slab_y,
+                  in_rows() ? sizes_.lines.image_line() : sizes_.slab_x * sizes_.input_pixel);
   }
   builder_.new_block();
   builder_.loop(tiling_.parts, [&](SReg part) {
@@ -436,18 +466,25 @@ void WeightsKernel::work() {
 /// Turns the input pixels that a part of the groups meets: their batch becomes lanes. Lanes of
 /// tiles that a group does not have are 0.
 void WeightsKernel::transpose_part(SReg part) {
-  const VmemAddress slab = grid_->input(0);
+  // From a pixel (with pixels in rows, eight of them) to the next one, and from a position of the
+  // window; from a tile of features.
+  const auto padding = static_cast<std::uint32_t>(width().padding);
+  const VmemAddress slab =
+      in_rows() ? VmemAddress(lined_up_, sizes_.lines.left - padding) : grid_->input(0);
+  const std::uint32_t pixel = in_rows() ? isa::kSublanes : sizes_.input_pixel;
+  const std::uint32_t position = in_rows() ? 1 : pixel;
+  const std::uint32_t features = in_rows() ? sizes_.lines.line_rows : sizes_.input_tile;
   const std::uint32_t part_pixels = tiling_.part_groups * tiling_.group * dilation_x();
-  SReg origin = builder_.mul(part, part_pixels * sizes_.input_pixel);
+  SReg origin = builder_.mul(part, part_pixels * pixel);
   if (slab.base) origin = builder_.add(origin, slab.base);
   if (turner_) return turner_->make({slab.region, slab.offset, origin}, transposed_);
-  const bool single = tiling_.group == 1;
+  const bool single = turns_pixels();
   StepCounter counter(builder_, {sizes_.slab_y, single ? sizes_.starts : tiling_.part_groups,
                                  single ? 1 : sizes_.window_x / sizes_.walked_x, sizes_.row_tiles});
-  const std::uint32_t pixel = sizes_.input_pixel;
   const std::vector<std::uint32_t> distances{
-      sizes_.slab_x * pixel, single ? pixel : tiling_.group * dilation_x() * pixel,
-      static_cast<std::uint32_t>(width().stride) * pixel, sizes_.input_tile};
+      in_rows() ? sizes_.lines.image_line() : sizes_.slab_x * pixel,
+      single ? pixel : tiling_.group * dilation_x() * pixel,
+      static_cast<std::uint32_t>(width().stride) * position, features};
   const std::uint32_t tiles = sizes_.group_tiles;
   const bool shares = shares_tiles();
   const VReg mask = masks() && !shares ? batch_mask(problem_.input_type, false) : VReg();
@@ -455,13 +492,17 @@ void WeightsKernel::transpose_part(SReg part) {
   const std::uint32_t lanes = sizes_.unit_tiles * 8;
   const auto push = [&](const std::vector<SReg>& digits) {
     const SReg source = weighted_sum(builder_, digits, distances, origin);
-    const auto load = [&](std::uint32_t at, VReg rows) {
-      return memory_.load_rows(problem_.input_type, {slab.region, at, source}, rows);
+    const auto load = [&](std::uint32_t at, VReg rows) -> VReg {
+      if (!in_rows()) {
+        return memory_.load_rows(problem_.input_type, {slab.region, at, source}, rows);
+      }
+      return builder_.load(VmemAddress(slab.region, slab.offset + at, source)
+                               .stride(static_cast<std::int32_t>(dilation_x())));
     };
     for (std::uint32_t i = 0; i < tiles; ++i) {
       const std::uint32_t batch = i % tiling_.block_batch;
-      const std::uint32_t at = i / tiling_.block_batch * dilation_x() * pixel +
-                               batch * sizes_.row_tiles * sizes_.input_tile;
+      const std::uint32_t at =
+          i / tiling_.block_batch * dilation_x() * pixel + batch * sizes_.row_tiles * features;
       const bool last = masks() && batch + 1 == tiling_.block_batch;
       const VReg rows =
           shares ? shared_tile(i, dilation_x() * pixel, sizes_.input_tile, pixel_masks, load)
@@ -566,7 +607,7 @@ Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SR
     if (tile >= sizes_.group_tiles) return builder_.vector(Opcode::kVmov, 0.0F);
     const std::uint32_t begin =
         group_of(unit, part) * piece + units_.column_of(unit) * sizes_.gradient_tile;
-    const auto load = [&](std::uint32_t at, VReg rows) {
+    const auto load = [&](std::uint32_t at, VReg rows) -> VReg {
       return memory_.load_weights(problem_.window_type, {gradient.region, begin + at, base}, rows);
     };
     if (shares_tiles()) {

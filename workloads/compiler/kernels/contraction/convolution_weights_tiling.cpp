@@ -31,6 +31,11 @@ std::uint32_t moved_line(const ConvolutionProblem& problem) {
   return static_cast<std::uint32_t>(std::max(met, width.window)) - zeros_left_out(problem);
 }
 
+std::uint32_t gradient_pixels(const ConvolutionProblem& problem) {
+  const std::int64_t pixels = problem.spatial[1].window;
+  return tiles_of(pixels, problem.pixels_in_rows ? isa::kSublanes : 1);
+}
+
 WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                            const Target& target)
     : plan({target, tiling.columns_at_once, tiling.group_parts}) {
@@ -41,7 +46,7 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   unit_tiles = all_row_tiles == 1 ? tiles_of(problem.rows, 8) : 16;
   column_tiles = tiles_of(problem.columns, 128);
   out_y = static_cast<std::uint32_t>(height.window);
-  out_x = static_cast<std::uint32_t>(width.window);
+  out_x = gradient_pixels(problem);
   window_y = static_cast<std::uint32_t>(height.output);
   window_x = static_cast<std::uint32_t>(width.output);
   group_tiles = tiles_of(tiling.group, tiling.tile_pixels) * tiling.block_batch;
@@ -60,7 +65,7 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   // A pixel by itself is transposed once for all positions that meet it; a group of several anew
   // for each position, but where the gradient moves.
   starts = tiling.moves_gradient ? tiling.part_groups
-           : tiling.group == 1
+           : tiling.group == 1 && !problem.pixels_in_rows
                ? static_cast<std::uint32_t>((tiling.part_groups - 1) * width.window_dilation +
                                             (width.output - 1) * width.stride + 1)
                : tiling.part_groups * window_x;
@@ -72,10 +77,23 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   sum_rows = std::uint64_t{unit_tiles} * units * tiling.block_columns * 8;
   sums_apart = problem.out_type() == ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
-               batch_tiles / tiling.block_batch, tiles_of(out_y, tiling.block_y)};
+               problem.pixels_in_rows ? problem.images : batch_tiles / tiling.block_batch,
+               tiles_of(out_y, tiling.block_y)};
+  if (problem.pixels_in_rows) set_lines(problem, tiling);
   if (tiling.turns_runs) set_runs(problem, tiling);
   set_blocks(problem, tiling);
   set_steps(problem, tiling, target);
+}
+
+void WeightsSizes::set_lines(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
+  const SpatialDimension& width = problem.spatial[1];
+  const std::int64_t pixels = std::int64_t{groups} * tiling.group * isa::kSublanes;
+  lines.lines = slab_y;
+  lines.tiles = row_tiles;
+  lines.type = problem.input_type;
+  lines.set_line(width.input, -width.padding,
+                 (pixels - 1) * width.window_dilation + reach_of_row(width) - width.padding);
+  slab_x = lines.pixel_tiles();
 }
 
 void WeightsSizes::set_runs(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
@@ -96,7 +114,8 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
   // The runs behind the last line are read, whatever they hold.
   if (runs) plan.lhs.rows += runs->further_runs() * runs->run_pixels() * input_pixel;
-  plan.lhs.bytes = block_bytes(height.input, slab_y, width.input, slab_x, input_pixel);
+  const std::int64_t input_x = problem.pixels_in_rows ? lines.pixel_tiles() : width.input;
+  plan.lhs.bytes = block_bytes(height.input, slab_y, input_x, slab_x, input_pixel);
   plan.rhs.dimensions = {kColumns, kBatch, kY};
   plan.rhs.rows = std::uint64_t{tiling.block_y} * line_pixels * gradient_pixel;
   plan.rhs.bytes = block_bytes(out_y, tiling.block_y, out_x, line_pixels, gradient_pixel);
@@ -107,6 +126,9 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
                     (sums_apart ? sum_rows : 0) + problem.further_packed() * sum_rows;
   plan.make_side(plan.lhs, problem.made[0], problem.input_type);
   plan.make_side(plan.rhs, problem.made[1], problem.window_type);
+  if (!problem.pixels_in_rows) return;
+  plan.rows_apart += lines.rows();
+  plan.lhs.cycles += lines.cycles();
 }
 
 void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
@@ -182,7 +204,7 @@ class WeightsSearch {
          group += tile_pixels) {
       if (tile_pixels > 1 && group >= width.window + tile_pixels) break;
       tiling.group = group;
-      const std::uint32_t groups = tiles_of(width.window, group);
+      const std::uint32_t groups = tiles_of(gradient_pixels(problem_), group);
       for (std::uint32_t parts = 1; parts <= groups; ++parts) {
         tiling.parts = parts;
         const std::uint32_t unit_tiles = std::min<std::uint32_t>(16, tiles_of(problem_.rows, 8));
@@ -206,8 +228,8 @@ class WeightsSearch {
   /// units.
   bool may_move_gradient(const WeightsTiling& tiling) const {
     const auto& [height, width] = problem_.spatial;
-    return tiling.group > 1 && width.output > 1 && width.window_dilation == 1 &&
-           height.output * tiling.block_rows % tiling.step_units == 0;
+    return !problem_.pixels_in_rows && tiling.group > 1 && width.output > 1 &&
+           width.window_dilation == 1 && height.output * tiling.block_rows % tiling.step_units == 0;
   }
 
   void consider_units(WeightsTiling tiling, std::uint32_t part_groups) {
@@ -238,9 +260,9 @@ class WeightsSearch {
   /// Runs are of whole registers of packed rows, of neighbouring pixels.
   bool has_runs(const WeightsTiling& tiling) const {
     const std::uint32_t batch = tiling.block_batch;
-    return is_packed(problem_.input_type) && is_packed(problem_.window_type) &&
-           problem_.contracted % 8 == 0 && tiling.tile_pixels == 1 &&
-           (batch == 1 || batch % 2 == 0) && tiling.group > 1 &&
+    return !problem_.pixels_in_rows && is_packed(problem_.input_type) &&
+           is_packed(problem_.window_type) && problem_.contracted % 8 == 0 &&
+           tiling.tile_pixels == 1 && (batch == 1 || batch % 2 == 0) && tiling.group > 1 &&
            2 * tiling.group * batch == TurnedRuns::kRunTiles &&
            problem_.spatial[1].window_dilation == 1;
   }

@@ -4,6 +4,7 @@
 
 #include "workloads/compiler/kernels/contraction/contraction_plan.h"
 #include "workloads/compiler/kernels/contraction/convolution_problem.h"
+#include "workloads/compiler/kernels/contraction/pixel_lines.h"
 #include "workloads/compiler/kernels/contraction/turned_runs.h"
 #include "workloads/compiler/kernels/refusal.h"
 
@@ -49,9 +50,11 @@ struct WeightsSizes : WeightsGrid {
                const Target& target);
 
   std::uint32_t batch_tiles, all_row_tiles, column_tiles;
-  std::uint32_t row_tiles;                         ///< Of 128 input features, in a block.
-  std::uint32_t out_y, out_x, window_y, window_x;  ///< Gradient pixels; positions.
-  std::uint32_t group_tiles;                       ///< Of 8 rows, contracted at a time.
+  std::uint32_t row_tiles;  ///< Of 128 input features, in a block.
+  /// Gradient pixels; positions. With pixels in rows, here and below, those of a row of the image
+  /// are counted by eights.
+  std::uint32_t out_y, out_x, window_y, window_x;
+  std::uint32_t group_tiles;   ///< Of 8 rows, contracted at a time.
   std::uint32_t unit_tiles;    ///< Row tiles of 8 of a unit: 16, or all where there are fewer.
   std::uint32_t groups;        ///< Of a row, rounded up for parts.
   std::uint32_t units;         ///< Rounded up for steps.
@@ -68,10 +71,12 @@ struct WeightsSizes : WeightsGrid {
   std::uint64_t transposed_rows, sum_rows;    ///< VMEM rows.
   bool sums_apart;
   std::optional<TurnedRuns> runs;
+  PixelLines lines;  ///< Of a block of the input with pixels in rows.
   ContractionPlan plan;
 
  private:
   void set_runs(const ConvolutionProblem& problem, const WeightsTiling& tiling);
+  void set_lines(const ConvolutionProblem& problem, const WeightsTiling& tiling);
   void set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling);
   void set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
                  const Target& target);
@@ -84,6 +89,9 @@ std::uint32_t moved_line(const ConvolutionProblem& problem);
 /// Pixels that may share a tile: 8 rows over those of a batch of 1, 2 or 4. Rows of bf16 stand in
 /// pairs, which stay together.
 std::uint32_t most_tile_pixels(const ConvolutionProblem& problem);
+
+/// Pixels of a row of the result's gradient; with pixels in rows eights of them.
+std::uint32_t gradient_pixels(const ConvolutionProblem& problem);
 
 OrRefusal<WeightsTiling> find_weights_tiling(const ConvolutionProblem& problem,
                                              const Target& target);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 
+#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/dimension_order.h"
@@ -13,6 +15,7 @@
 #include "workloads/compiler/passes/expand/convolution_arrays.h"
 #include "workloads/compiler/passes/expand/convolution_steps.h"
 #include "workloads/compiler/passes/expand/convolution_strips.h"
+#include "workloads/compiler/passes/expand/image_form_choice.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
 #include "workloads/compiler/passes/layout/convolution_sides.h"
 #include "workloads/compiler/passes/layout/window_features.h"
@@ -42,6 +45,8 @@ constexpr std::int64_t kFewestResults = 4;
 constexpr std::int64_t kFewFeatures = 8;
 /// The spatial dimension of one pixel that makes an image of a line.
 constexpr std::size_t kRow = 0, kColumn = 1;
+/// Of rewriting all convolutions of a module.
+constexpr int kMostRounds = 4;
 /// Blocks of few rows of one pixel wait for each other: a column has to be so much better.
 constexpr double kColumnGain = 0.9;
 
@@ -51,18 +56,21 @@ class ConvolutionForms {
       : module_(module), kernels_(kernels), edit_(module) {}
 
   /// Which side images take depends on the convolutions that are left, and what fits VMEM on the
-  /// side: once more where it has changed.
+  /// side: once more where there are new ones. Images get other forms when all that meet them have
+  /// kernels.
   void run() {
     for (const HloInstruction& each : module_.entry_computation().instructions) {
       has_planes_ = has_planes_ || is_of_planes(each);
     }
-    for (int round = 0; round < 3; ++round) {
-      const ConvolutionSides sides(module_.entry_computation(), kernels_);
-      if (sides_ && sides == *sides_) return;
-      sides_ = sides;
+    for (int round = 0; round < kMostRounds; ++round) {
+      sides_.emplace(module_.entry_computation(), kernels_);
       lines_ = lines_of_few_features(module_, kFewFeatures);
-      strips_ = strips_that_take_less(
-          module_, edit_, kernels_, [this](const HloInstruction& each) { return is_direct(each); });
+      forms_ = {};
+      if (round + 1 == kMostRounds || all_are_direct()) {
+        forms_ = image_forms_that_take_less(
+            module_, edit_, kernels_,
+            [this](const HloInstruction& each) { return is_direct(each); });
+      }
       const std::size_t count = module_.entry_computation().instructions.size();
       for (std::size_t i = 0; i < count; ++i) visit(static_cast<Id>(i));
       const bool same = module_.entry_computation().instructions.size() == count;
@@ -75,9 +83,16 @@ class ConvolutionForms {
   void visit(Id id) {
     const HloInstruction convolution = module_.entry_computation().at(id);
     if (convolution.opcode != HloOpcode::kConvolution || !is_general(convolution)) return;
-    if (is_direct(convolution)) return put_in_strips(id) ? void() : read_backwards(id);
+    if (is_direct(convolution)) return put_in_form(id) ? void() : read_backwards(id);
     edit_.stand_for(id);
     edit_.finish(emit(convolution));
+  }
+
+  bool all_are_direct() {
+    const std::vector<HloInstruction>& all = module_.entry_computation().instructions;
+    return std::all_of(all.begin(), all.end(), [this](const HloInstruction& each) {
+      return each.opcode != HloOpcode::kConvolution || !is_general(each) || is_direct(each);
+    });
   }
 
   bool is_direct(const HloInstruction& convolution) {
@@ -87,16 +102,29 @@ class ConvolutionForms {
   }
 
   /// Few images leave most rows of tiles empty.
-  bool put_in_strips(Id id) {
+  bool put_in_form(Id id) {
     const HloInstruction convolution = module_.entry_computation().at(id);
-    const auto strips = strips_.find(id);
-    if (strips == strips_.end()) return false;
+    if (forms_.pixels_in_rows.count(id) != 0) {
+      edit_.stand_for(id);
+      edit_.finish(put_in_rows(convolution));
+      return true;
+    }
+    const auto strips = forms_.strips.find(id);
+    if (strips == forms_.strips.end()) return false;
     edit_.stand_for(id);
     edit_.finish(write_in_strips(edit_, convolution, strips->second, [this](HloInstruction form) {
       std::optional<HloInstruction> direct = backwards(form);
       return append(direct && has_kernel(*direct) ? *std::move(direct) : std::move(form));
     }));
     return true;
+  }
+
+  /// An image, or a line, with its pixels in the rows of tiles: with three spatial dimensions.
+  Id put_in_rows(const HloInstruction& convolution) {
+    const EmitConvolution emit = [this](HloInstruction form) {
+      return has_pixels_in_rows(form) ? append(std::move(form)) : put_in_rows(form);
+    };
+    return add_spatial_dimension(edit_, backwards(convolution).value_or(convolution), 0, emit);
   }
 
   /// A window that a reverse writes backwards in space is read backwards instead, where a kernel
@@ -212,11 +240,12 @@ class ConvolutionForms {
   /// On its side; what was made in the place of something else takes whichever has one, and is
   /// weighed in the next round.
   bool has_kernel(const HloInstruction& convolution) {
-    if (convolution.window.size() != 2) return false;
+    if (convolution.window.size() < 2) return false;
     const auto on_side = [&](bool in_lanes) {
       return kernels_.has_kernel(convolution, edit_.shape(convolution.operands[0]),
                                  edit_.shape(convolution.operands[1]), in_lanes);
     };
+    if (has_pixels_in_rows(convolution)) return on_side(false);
     const bool expected = has_batch_in_lanes(convolution);
     return on_side(expected) || (!sides_->weighed(convolution) && on_side(!expected));
   }
@@ -291,9 +320,14 @@ class ConvolutionForms {
       best = strips;
     }
     const bool has_dots = is_gradient_of_line(convolution) && !has_groups(convolution);
-    if (!best || (has_dots && cycles_result_by_result(convolution) < best->cycles)) {
-      return std::nullopt;
+    const double as_dots =
+        has_dots ? cycles_result_by_result(convolution) : std::numeric_limits<double>::infinity();
+    const std::optional<LineForm> rows = line_with_pixels_in_rows(convolution);
+    if (rows && rows->cycles <= as_dots &&
+        (!best || rows->cycles + rows->passes < best->cycles + best->passes)) {
+      return put_in_rows(convolution);
     }
+    if (!best || as_dots < best->cycles) return std::nullopt;
     return best->value;
   }
 
@@ -302,6 +336,22 @@ class ConvolutionForms {
     double cycles;
     double passes;  ///< Of others over its images, once over each.
   };
+
+  /// With its pixels in the rows of tiles, a line of few examples. (Its value is not written yet.)
+  std::optional<LineForm> line_with_pixels_in_rows(const HloInstruction& line) {
+    const hlo::Shape input = edit_.shape(line.operands[0]), window = edit_.shape(line.operands[1]);
+    const std::int64_t batch = extent_of(input, images_of(line)[0].roles.batch);
+    if (has_groups(line) || batch >= isa::kSublanes) return std::nullopt;
+    const SpatialForm image = with_spatial_dimension(line, input, window, 0);
+    const SpatialForm form =
+        with_spatial_dimension(image.convolution, image.input, image.window, 0);
+    const std::optional<double> cycles =
+        kernels_.cycles(form.convolution, form.input, form.window, false);
+    if (!cycles) return std::nullopt;
+    double bytes = 0;
+    for (const hlo::Shape& shape : images_in_rows(form)) bytes += double(shape.padded_bytes());
+    return LineForm{-1, *cycles, bytes / kernels_.target().hbm_bytes_per_cycle};
+  }
 
   /// A line of few features, on one side of the convolution at least, whose strips fill the lanes.
   /// With its features in the lanes it takes a tile for a pixel, with a small batch in them nearly
@@ -562,7 +612,7 @@ class ConvolutionForms {
   /// are products of pixels then.
   bool has_planes_ = false;
   std::set<Id> lines_;  ///< Few features on one side, and an image that no other wants whole.
-  std::map<Id, ImageStrips> strips_;  ///< Of convolutions that take less so.
+  ImageForms forms_;
 };
 
 }  // namespace

@@ -119,27 +119,39 @@ HloInstruction cut_pixels(GraphEditor& edit, HloInstruction convolution) {
   return convolution;
 }
 
-Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::size_t index,
-                         const EmitConvolution& emit) {
+SpatialForm with_spatial_dimension(HloInstruction convolution, const hlo::Shape& input,
+                                   const hlo::Shape& window, std::size_t index) {
   ConvolutionDimensions& dims = convolution.convolution.edit();
-  const hlo::Shape shape = convolution.shape;
-  const auto insert = [&](Extents extents, const ArrayRoles& roles) {
+  const auto insert = [&](const hlo::Shape& shape, const ArrayRoles& roles) {
+    Extents extents = shape.dimensions;
     const Extents spatial = dims.*roles.spatial;
     const std::int64_t at = spatial.empty() ? std::max(dims.*roles.rows, dims.*roles.columns)
                             : index == 0    ? *std::min_element(spatial.begin(), spatial.end())
                                             : spatial[index - 1] + 1;
     extents.insert(extents.begin() + at, 1);
     insert_dimension(dims, roles, at, index);
-    return extents;
+    return hlo::array_shape(shape.type, extents);
   };
-  const Extents input = insert(edit.dimensions(convolution.operands[0]), kInputRoles);
-  const Extents window = insert(edit.dimensions(convolution.operands[1]), kWindowRoles);
-  convolution.shape = hlo::array_shape(shape.type, insert(shape.dimensions, kOutputRoles));
-  convolution.operands = {edit.reshape(convolution.operands[0], input),
-                          edit.reshape(convolution.operands[1], window)};
+  SpatialForm form;
+  form.input = insert(input, kInputRoles);
+  form.window = insert(window, kWindowRoles);
+  convolution.shape = insert(convolution.shape, kOutputRoles);
   convolution.window.insert(convolution.window.begin() + static_cast<std::ptrdiff_t>(index),
                             WindowDimension());
-  return edit.reshape(emit(std::move(convolution)), shape.dimensions);
+  form.convolution = std::move(convolution);
+  return form;
+}
+
+Id add_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::size_t index,
+                         const EmitConvolution& emit) {
+  const Extents extents = convolution.shape.dimensions;
+  const hlo::Shape input = edit.shape(convolution.operands[0]),
+                   window = edit.shape(convolution.operands[1]);
+  SpatialForm form = with_spatial_dimension(std::move(convolution), input, window, index);
+  std::vector<Id>& operands = form.convolution.operands;
+  operands = {edit.reshape(operands[0], form.input.dimensions),
+              edit.reshape(operands[1], form.window.dimensions)};
+  return edit.reshape(emit(std::move(form.convolution)), extents);
 }
 
 Id unroll_spatial_dimension(GraphEditor& edit, HloInstruction convolution, std::size_t index,
@@ -505,7 +517,8 @@ std::optional<GroupDimensions> split_groups(GraphEditor& edit, HloInstruction& c
 }  // namespace
 
 hlo::ElementType rounded_type(const HloInstruction& convolution, hlo::ElementType type) {
-  return asks_for_precision(convolution) ? type : ElementType::kBf16;
+  const bool keeps_bits = asks_for_precision(convolution) || groups_of(convolution) > 1;
+  return keeps_bits ? type : ElementType::kBf16;
 }
 
 Id rounded(GraphEditor& edit, const HloInstruction& convolution, Id operand) {

@@ -25,7 +25,15 @@ bool cuts_pixels(const GraphEditor& edit, const hlo::HloInstruction& convolution
 /// Negative padding at the begin becomes a slice of the input.
 hlo::HloInstruction cut_pixels(GraphEditor& edit, hlo::HloInstruction convolution);
 
-/// One more spatial dimension, of extent 1: the first one, or behind the one in front of `index`.
+/// A convolution with one more spatial dimension, of extent 1: the first one, or behind the one in
+/// front of `index`; and the shapes that its operands become.
+struct SpatialForm {
+  hlo::HloInstruction convolution;  ///< Its operands are still those without it.
+  hlo::Shape input, window;
+};
+SpatialForm with_spatial_dimension(hlo::HloInstruction convolution, const hlo::Shape& input,
+                                   const hlo::Shape& window, std::size_t index);
+/// The same with its operands; the result in the shape of `convolution`.
 GraphEditor::Id add_spatial_dimension(GraphEditor& edit, hlo::HloInstruction convolution,
                                       std::size_t index, const EmitConvolution& emit);
 
@@ -98,7 +106,8 @@ bool is_less_as_dot(const GraphEditor& edit, const hlo::HloInstruction& convolut
 GraphEditor::Id convolution_as_dot(GraphEditor& edit, const hlo::HloInstruction& convolution);
 
 /// What a convolution's operand is moved as on its way to the kernel: bf16, to which the MXUs round
-/// it in any case; one that is taken in parts stays as it is.
+/// it in any case; one that is taken in parts stays as it is, and so does one of the vector unit,
+/// which multiplies by groups.
 hlo::ElementType rounded_type(const hlo::HloInstruction& convolution, hlo::ElementType type);
 GraphEditor::Id rounded(GraphEditor& edit, const hlo::HloInstruction& convolution,
                         GraphEditor::Id operand);

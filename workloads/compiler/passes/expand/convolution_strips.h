@@ -1,9 +1,7 @@
 #pragma once
 
-#include <functional>
-#include <map>
+#include <cstdint>
 #include <optional>
-#include <set>
 
 #include "workloads/compiler/passes/expand/convolution_steps.h"
 
@@ -20,6 +18,9 @@ struct ImageStrips {
   std::int64_t count;
   std::int64_t own;    ///< Pixels of the input by strip, without those of its neighbours.
   std::int64_t first;  ///< The first pixel that a strip meets, from its own first one on.
+  /// The strips' own pixels are all of the image: what they meet of their neighbours is taken from
+  /// these. Else (windows without padding around the image) the padded image is cut twice.
+  bool parts_input;
 };
 
 /// Of equal strips alone, none of which meets more than its two neighbours; none: there are no
@@ -40,20 +41,8 @@ inline constexpr double kStripKernels = 7;
 std::optional<ImageStrips> strips_that_fill_lanes(const GraphEditor& edit,
                                                   const hlo::HloInstruction& convolution);
 
-/// The convolutions of lines of the entry with fewer features than `few` on one side whose images,
-/// with what elementwise operations make of them, only such convolutions and sums read and make: no
-/// other wants the image of more features as it is.
-std::set<hlo::InstructionId> lines_of_few_features(const hlo::Module& module, std::int64_t few);
-
-/// Whether a kernel takes a convolution as it is, and no other form is better.
-using IsDirect = std::function<bool(const hlo::HloInstruction&)>;
-
-/// Which of these convolutions of the entry, of up to four images, take less in strips: by what the
-/// searches of kernels expect, what strips take to make, and moving each image that others read or
-/// make as a whole (convolutions that stay, windows, reshapes).
-std::map<hlo::InstructionId, ImageStrips> strips_that_take_less(const hlo::Module& module,
-                                                                const GraphEditor& edit,
-                                                                ConvolutionKernels& kernels,
-                                                                const IsDirect& is_direct);
+/// As many strips as fill the rows of tiles, of the rows of images or else of their columns.
+std::optional<ImageStrips> strips_that_fill_tiles(const GraphEditor& edit,
+                                                  const hlo::HloInstruction& convolution);
 
 }  // namespace tpu::compiler

@@ -78,14 +78,25 @@ Order order_of_images(std::int64_t rank, const ImageRoles& roles, bool batch_in_
                                            std::max(roles.batch, roles.features));
 }
 
+bool has_pixels_in_rows(const HloInstruction& convolution) {
+  return convolution.window.size() == 3;
+}
+
 ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool batch_in_lanes) {
   const hlo::ConvolutionDimensions& dims = convolution.convolution;
   const std::int64_t rank = convolution.shape.rank();
   const std::array<ConvolutionImage, 2> images = images_of(convolution);
-  const Order input = order_of_images(rank, images[0].roles, batch_in_lanes);
-  const Order other = order_of_images(rank, images[1].roles, batch_in_lanes);
+  const auto order = [&](const ImageRoles& roles, const Order& spatial) {
+    if (!has_pixels_in_rows(convolution)) return order_of_images(rank, roles, batch_in_lanes);
+    Order found{roles.batch};
+    found.insert(found.end(), spatial.begin(), spatial.end());
+    found.push_back(roles.features);
+    return found;
+  };
+  const Order input = order(images[0].roles, dims.input_spatial);
   if (contracts_batch(dims)) {
-    return {input, other, order_with_minor(rank, dims.output_batch, dims.output_feature)};
+    return {input, order(images[1].roles, dims.kernel_spatial),
+            order_with_minor(rank, dims.output_batch, dims.output_feature)};
   }
   // The kernel of a depthwise convolution has one input feature: no lanes for it.
   const bool in_given_order =
@@ -94,7 +105,7 @@ ConvolutionOrders convolution_orders(const HloInstruction& convolution, bool bat
       in_given_order
           ? order_with_minor(rank, dims.kernel_input_feature, dims.kernel_output_feature)
           : order_with_minor(rank, dims.kernel_output_feature, dims.kernel_input_feature);
-  return {input, kernel, other};
+  return {input, kernel, order(images[1].roles, dims.output_spatial)};
 }
 
 }  // namespace tpu::compiler

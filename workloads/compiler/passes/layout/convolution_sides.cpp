@@ -335,7 +335,6 @@ ConvolutionSides::ConvolutionSides(const Computation& computation, ConvolutionKe
   for (const auto& [id, node] : nodes) {
     const auto only = only_sides.find(id);
     convolutions_[id] = only == only_sides.end() ? sides[node] : only->second;
-    sides_in_order_.push_back(convolutions_[id]);
   }
   images.for_each([&](const ConvolutionImage& image, std::size_t node) {
     images_.emplace(image.id, Lying{image.roles, sides[node]});

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "workloads/compiler/passes/expand/convolution_kernels.h"
 #include "workloads/compiler/passes/layout/convolution_layouts.h"
@@ -49,10 +48,6 @@ class ConvolutionSides {
   void for_each_image(const Visit& visit) const {
     for (const auto& [id, lying] : images_) visit(ConvolutionImage{id, lying.roles}, lying.side);
   }
-  /// Whether as many convolutions lie on the same sides, one after the other.
-  bool operator==(const ConvolutionSides& other) const {
-    return sides_in_order_ == other.sides_in_order_;
-  }
 
  private:
   struct Lying {
@@ -61,7 +56,6 @@ class ConvolutionSides {
   };
   std::map<hlo::InstructionId, ImageSide> convolutions_;
   std::map<hlo::InstructionId, Lying> images_;
-  std::vector<ImageSide> sides_in_order_;
   ImageSide otherwise_ = ImageSide::kLanes;  ///< Of what was not weighed.
 };
 

@@ -156,11 +156,12 @@ bool ReshapeMover::reshapes_product(const HloInstruction& instruction) const {
   const InstructionId operand = instruction.operands[0];
   if (users_[static_cast<std::size_t>(operand)].size() != 1 || operand == entry_.root) return false;
   if (at(operand).opcode == HloOpcode::kConvolution) {
-    // Kernels of depthwise convolutions take no operations behind them.
-    return at(operand).feature_group_count == 1 && at(operand).batch_group_count == 1 &&
-           (differ_in_units(extents(operand), instruction.shape.dimensions) ||
-            joins_strips(instruction.shape.dimensions, extents(operand),
-                         at(operand).convolution->output_batch));
+    // Kernels of depthwise convolutions take no operations behind them; their strips are strips.
+    const bool has_groups =
+        at(operand).feature_group_count > 1 || at(operand).batch_group_count > 1;
+    return (!has_groups && differ_in_units(extents(operand), instruction.shape.dimensions)) ||
+           joins_strips(instruction.shape.dimensions, extents(operand),
+                        at(operand).convolution->output_batch);
   }
   if (at(operand).opcode != HloOpcode::kDot || instruction.shape.rank() == 0) return false;
   const bool cuts_lanes = extents(operand).back() % isa::kLanes == 0 &&

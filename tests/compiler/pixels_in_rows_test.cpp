@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "tests/compiler/graph_check.h"
+#include "workloads/hlo/hlo_reader.h"
+
+namespace tpu::test::pixels_in_rows_test {
+namespace {
+
+using Random = std::mt19937;
+
+std::int64_t draw(Random& engine, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(engine);
+}
+
+std::string array(const std::string& type, std::initializer_list<std::int64_t> extents) {
+  std::string text = type + "[";
+  for (const std::int64_t extent : extents) text += std::to_string(extent) + ",";
+  text.back() = ']';
+  return text;
+}
+
+/// A convolution of three spatial dimensions, one position of the window along the first.
+struct Drawn {
+  std::string text;
+  bool has_results = false;
+};
+
+Drawn draw_convolution(Random& engine) {
+  const std::int64_t n = draw(engine, 1, 3), d = draw(engine, 1, 2), h = draw(engine, 1, 9),
+                     w = draw(engine, 1, 37),
+                     ci = draw(engine, 0, 3) == 0 ? 200 : draw(engine, 1, 40),
+                     co = draw(engine, 0, 3) == 0 ? 150 : draw(engine, 1, 40);
+  const std::int64_t kh = draw(engine, 1, 4), kw = draw(engine, 1, 5), sy = draw(engine, 1, 2),
+                     sx = draw(engine, 1, 3), dy = draw(engine, 1, 2), dx = draw(engine, 1, 3);
+  const std::int64_t top = draw(engine, 0, 3), bottom = draw(engine, 0, 3),
+                     left = draw(engine, 0, 9), right = draw(engine, 0, 9);
+  const auto results = [](std::int64_t pixels, std::int64_t pads, std::int64_t size,
+                          std::int64_t dilation, std::int64_t step) {
+    const std::int64_t rest = pixels + pads - (size - 1) * dilation - 1;
+    return rest < 0 ? 0 : rest / step + 1;
+  };
+  const std::int64_t oh = results(h, top + bottom, kh, dy, sy),
+                     ow = results(w, left + right, kw, dx, sx);
+  const std::string type = draw(engine, 0, 1) == 0 ? "f32" : "bf16";
+  const bool by_groups = co > 1 && draw(engine, 0, 2) == 0;  // One feature in each.
+  const bool is_turned = !by_groups && draw(engine, 0, 2) == 0;
+  const std::string result = array(type, {n, d, oh, ow, co});
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  const std::string window = "{size=1x" + number(kh) + "x" + number(kw) + " stride=1x" +
+                             number(sy) + "x" + number(sx) + " pad=0_0x" + number(top) + "_" +
+                             number(bottom) + "x" + number(left) + "_" + number(right) +
+                             " rhs_dilate=1x" + number(dy) + "x" + number(dx) +
+                             (draw(engine, 0, 1) == 0 ? " rhs_reversal=0x1x1" : "") + "}";
+  const std::string precision =
+      draw(engine, 0, 3) == 0 ? ", operand_precision={highest,highest}" : "";
+  std::string text =
+      "HloModule m\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT s = f32[] "
+      "add(p, q)\n}\nENTRY main {\n  x = " +
+      array(type, {n, d, h, w, by_groups ? co : ci}) + " parameter(0)\n  k = " +
+      (is_turned ? array(type, {1, kh, kw, co, ci})
+                 : array(type, {1, kh, kw, by_groups ? 1 : ci, co})) +
+      " parameter(1)\n  c = " + result + " convolution(x, k), window=" + window +
+      ", dim_labels=b012f_012" + (is_turned ? "oi" : "io") + "->b012f" + precision +
+      (by_groups ? ", feature_group_count=" + number(co) : std::string()) + "\n";
+  switch (draw(engine, 0, 3)) {
+    case 0:  // By itself.
+      text += "  ROOT r = " + result + " negate(c)\n}\n";
+      break;
+    case 1:  // An array and vectors along both minor dimensions behind it.
+      text += "  a = " + result + " parameter(2)\n  v = " + array(type, {co}) +
+              " parameter(3)\n  u = " + array(type, {ow}) + " parameter(4)\n  b = " + result +
+              " broadcast(v), dimensions={4}\n  e = " + result +
+              " broadcast(u), dimensions={3}\n  s0 = " + result + " add(c, a)\n  s1 = " + result +
+              " multiply(s0, b)\n  ROOT r = " + result + " add(s1, e)\n}\n";
+      break;
+    default: {  // Sums to the features.
+      const std::string whole = array("f32", {n, d, oh, ow, co});
+      text += "  f = " + whole + " convert(c)\n  z = f32[] constant(0)\n  m = " + whole +
+              " multiply(f, f)\n  t = " + array("f32", {co}) +
+              " reduce(m, z), dimensions={0,1,2,3}, to_apply=sum\n  ROOT r = (" + result + ", " +
+              array("f32", {co}) + ") tuple(c, t)\n}\n";
+    }
+  }
+  return {text, oh > 0 && ow > 0};
+}
+
+/// The gradient of a kernel of such a convolution.
+Drawn draw_gradient(Random& engine) {
+  const std::int64_t n = draw(engine, 1, 3), h = draw(engine, 1, 9), w = draw(engine, 1, 37),
+                     ci = draw(engine, 0, 3) == 0 ? 200 : draw(engine, 1, 40),
+                     co = draw(engine, 0, 3) == 0 ? 150 : draw(engine, 1, 40);
+  const std::int64_t oh = draw(engine, 1, h), ow = draw(engine, 1, w), sy = draw(engine, 1, 2),
+                     sx = draw(engine, 1, 3), dy = draw(engine, 1, 2), dx = draw(engine, 1, 2);
+  const std::int64_t top = draw(engine, 0, 2), bottom = draw(engine, 0, 2),
+                     left = draw(engine, 0, 9), right = draw(engine, 0, 3);
+  const auto results = [](std::int64_t pixels, std::int64_t size, std::int64_t dilation,
+                          std::int64_t step) {
+    const std::int64_t rest = pixels - (size - 1) * dilation - 1;
+    return rest < 0 ? 0 : rest / step + 1;
+  };
+  const std::int64_t kh = results(h + top + bottom, oh, sy, dy),
+                     kw = results(w + left + right, ow, sx, dx);
+  const std::string type = draw(engine, 0, 1) == 0 ? "f32" : "bf16";
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  const bool by_groups = co > 1 && draw(engine, 0, 2) == 0;
+  const std::string result =
+      array(draw(engine, 0, 1) == 0 ? "f32" : type, {1, kh, kw, by_groups ? 1 : ci, co});
+  const std::string text =
+      "HloModule m\nENTRY main {\n  x = " + array(type, {n, 1, h, w, by_groups ? co : ci}) +
+      " parameter(0)\n  g = " + array(type, {n, 1, oh, ow, co}) + " parameter(1)\n  c = " + result +
+      " convolution(x, g), window={size=1x" + number(oh) + "x" + number(ow) + " stride=1x" +
+      number(dy) + "x" + number(dx) + " pad=0_0x" + number(top) + "_" + number(bottom) + "x" +
+      number(left) + "_" + number(right) + " rhs_dilate=1x" + number(sy) + "x" + number(sx) +
+      "}, dim_labels=f012b_i012o->012bf" +
+      (draw(engine, 0, 3) == 0 ? ", operand_precision={highest,highest}" : "") +
+      (by_groups ? ", batch_group_count=" + number(co) : std::string()) + "\n  ROOT r = " + result +
+      " negate(c)\n}\n";
+  return {text, kh > 0 && kw > 0 && kh * kw <= 60};
+}
+
+void expect_values(Random& engine, int count, Drawn (*draw_one)(Random&)) {
+  while (count > 0) {
+    const Drawn drawn = draw_one(engine);
+    if (!drawn.has_results) continue;
+    --count;
+    const Verdict verdict = check_graph(case_of(hlo::read_hlo_text("rows.hlo", drawn.text), 3));
+    ASSERT_EQ(verdict.kind, Verdict::Kind::kEqual) << drawn.text << verdict.message;
+  }
+}
+
+/// Windows over pixels that stand in the rows of tiles, with what is fused behind them.
+TEST(PixelsInRows, RandomConvolutionsHaveTheirValues) {
+  Random engine(11);
+  expect_values(engine, 120, draw_convolution);
+}
+
+/// Gradients of their kernels.
+TEST(PixelsInRows, RandomGradientsHaveTheirValues) {
+  Random engine(12);
+  expect_values(engine, 120, draw_gradient);
+}
+
+}  // namespace
+}  // namespace tpu::test::pixels_in_rows_test
