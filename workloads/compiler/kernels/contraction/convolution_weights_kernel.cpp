@@ -81,6 +81,9 @@ class WeightsKernel : WeightsGrid {
   const SpatialDimension& width() const { return problem_.spatial[1]; }
   bool masks() const { return problem_.contracted % 8 != 0; }
   bool in_rows() const { return problem_.pixels_in_rows; }
+  /// Which side is lined up.
+  bool lines_up_gradient() const { return in_rows() && tiling_.moves_gradient; }
+  bool lines_up_input() const { return in_rows() && !tiling_.moves_gradient; }
   /// Each pixel is turned once for all positions that meet it.
   bool turns_pixels() const { return tiling_.group == 1 && !in_rows(); }
   bool shares_tiles() const { return tiling_.tile_pixels > 1; }
@@ -113,7 +116,7 @@ class WeightsKernel : WeightsGrid {
   }
   /// Pixels of a line of the slab that lie in the image.
   std::uint32_t fetched_pixels() const {
-    if (in_rows()) return sizes_.slab_x;
+    if (in_rows()) return sizes_.input_x;
     return std::min<std::uint32_t>(static_cast<std::uint32_t>(width().input),
                                    sizes_.slab_x - std::min(input_border(), sizes_.slab_x));
   }
@@ -125,8 +128,8 @@ class WeightsKernel : WeightsGrid {
   SReg block_row(const GridPoint& point, std::uint32_t step);
   void clear_borders();
   void line_up();
-  void clear_outside(const VmemAddress& block, ImageRows& rows, std::uint32_t step,
-                     std::uint32_t count, std::uint32_t pitch);
+  void clear_outside(int input, ImageRows& rows, std::uint32_t step, std::uint32_t count,
+                     std::uint32_t pitch);
   void clear_sums();
   PReg is_first_block();
   PReg is_last_block();
@@ -145,6 +148,7 @@ class WeightsKernel : WeightsGrid {
   std::vector<SReg> input_places(const Digits& digits);
   Contraction::Tiles input_tiles(const std::vector<SReg>& places);
   std::uint32_t gradient_group() const;
+  std::uint32_t gradient_column() const;
   std::uint32_t gradient_line() const;
   std::vector<SReg> gradient_places(SReg origin, const Digits& digits);
   Contraction::Tiles gradient_tiles(const VmemAddress& gradient, SReg base,
@@ -288,7 +292,7 @@ TileGrid::Block WeightsKernel::input_block(ElementType type, std::uint32_t word)
   const std::uint32_t fetched = fetched_pixels();
   ImageShape shape;
   shape.height = static_cast<std::uint32_t>(height().input);
-  shape.row_stride = (in_rows() ? fetched : static_cast<std::uint32_t>(width().input)) * pixel;
+  shape.row_stride = sizes_.input_x * pixel;
   const std::uint32_t run = sizes_.row_tiles * tile;
   if (all_rows) {
     shape.row = {run * tiling_.block_batch, fetched, pixel};
@@ -388,9 +392,9 @@ TileGrid::Block WeightsKernel::result_block(ElementType type, bool to_vmem, std:
 
 /// Pixels of the blocks that no DMA writes are 0 for good.
 void WeightsKernel::clear_borders() {
-  if (in_rows()) {
-    memory_.clear({lined_up_, 0}, lined_up_.rows);
-  } else if (sizes_.slab_x != width().input || width().padding != 0) {
+  if (in_rows()) memory_.clear({lined_up_, 0}, lined_up_.rows);
+  const bool has_border = !in_rows() && width().padding != 0;
+  if (sizes_.slab_x != sizes_.input_x || has_border) {
     const VmemRegion slab = grid_->input_region(0);
     memory_.clear({slab, 0}, slab.rows);
   }
@@ -401,25 +405,34 @@ void WeightsKernel::clear_borders() {
   builder_.new_block();
 }
 
-/// New blocks of pixels in rows: the input's are lined up; of the gradient what stands behind the
-/// last pixel of a row in its tile is 0.
+/// New blocks of pixels in rows: those of one side are lined up; of the other one what stands
+/// behind the last pixel of a row in its tile is 0.
 void WeightsKernel::line_up() {
-  emit_if(builder_, grid_->fresh(0),
-          [this] { sizes_.lines.emit(builder_, memory_, grid_->input(0), lined_up_); });
-  const auto pixels = static_cast<std::uint32_t>(width().window);
+  const int side = lines_up_gradient() ? 1 : 0;
+  emit_if(builder_, grid_->fresh(side),
+          [&] { sizes_.lines.emit(builder_, memory_, grid_->input(side), lined_up_); });
+  const auto pixels =
+      static_cast<std::uint32_t>(lines_up_gradient() ? width().input : width().window);
   if (pixels % isa::kSublanes == 0) return;
-  emit_if(builder_, grid_->fresh(1), [&] {
-    clear_line_ends(builder_, memory_, problem_.window_type, grid_->input(1), tiling_.block_y,
-                    gradient_line(), pixels, tiling_.block_columns);
+  emit_if(builder_, grid_->fresh(1 - side), [&] {
+    if (lines_up_gradient()) {
+      clear_line_ends(builder_, memory_, problem_.input_type, grid_->input(0), sizes_.slab_y,
+                      sizes_.slab_x * sizes_.input_pixel, pixels, sizes_.row_tiles);
+    } else {
+      clear_line_ends(builder_, memory_, problem_.window_type, grid_->input(1), tiling_.block_y,
+                      gradient_line(), pixels, tiling_.block_columns);
+    }
   });
 }
 
 /// Rows of a block that lie outside of the image are 0.
-void WeightsKernel::clear_outside(const VmemAddress& block, ImageRows& rows, std::uint32_t step,
+void WeightsKernel::clear_outside(int input, ImageRows& rows, std::uint32_t step,
                                   std::uint32_t count, std::uint32_t pitch) {
   GridPoint point(4);
   point[kY] = grid_->index(kY);
-  clear_rows_outside(builder_, memory_, rows, block_row(point, step), block, count, pitch);
+  const bool is_lined_up = input == 0 ? lines_up_input() : lines_up_gradient();
+  clear_rows_outside(builder_, memory_, rows, block_row(point, step),
+                     is_lined_up ? VmemAddress(lined_up_) : grid_->input(input), count, pitch);
 }
 
 PReg WeightsKernel::is_first_block() {
@@ -445,15 +458,14 @@ void WeightsKernel::work() {
   if (in_rows()) line_up();
   const std::int64_t rows = tiles_of(sizes_.out_y, tiling_.block_y) * tiling_.block_y;
   if (rows != sizes_.out_y) {
-    clear_outside(grid_->input(1), *gradient_rows_, tiling_.block_y, tiling_.block_y,
-                  gradient_line());
+    clear_outside(1, *gradient_rows_, tiling_.block_y, tiling_.block_y, gradient_line());
   }
   const std::int64_t end =
       (rows - tiling_.block_y) * height().window_dilation + sizes_.slab_y - height().padding;
   if (height().padding > 0 || end > height().input) {
-    clear_outside(in_rows() ? VmemAddress(lined_up_) : grid_->input(0), *input_rows_,
-                  tiling_.block_y * dilation_y(), sizes_.slab_y,
-                  in_rows() ? sizes_.lines.image_line() : sizes_.slab_x * sizes_.input_pixel);
+    clear_outside(
+        0, *input_rows_, tiling_.block_y * dilation_y(), sizes_.slab_y,
+        lines_up_input() ? sizes_.lines.image_line() : sizes_.slab_x * sizes_.input_pixel);
   }
   builder_.new_block();
   builder_.loop(tiling_.parts, [&](SReg part) {
@@ -469,11 +481,12 @@ void WeightsKernel::transpose_part(SReg part) {
   // From a pixel (with pixels in rows, eight of them) to the next one, and from a position of the
   // window; from a tile of features.
   const auto padding = static_cast<std::uint32_t>(width().padding);
+  const bool lined_up = lines_up_input();
   const VmemAddress slab =
-      in_rows() ? VmemAddress(lined_up_, sizes_.lines.left - padding) : grid_->input(0);
-  const std::uint32_t pixel = in_rows() ? isa::kSublanes : sizes_.input_pixel;
-  const std::uint32_t position = in_rows() ? 1 : pixel;
-  const std::uint32_t features = in_rows() ? sizes_.lines.line_rows : sizes_.input_tile;
+      lined_up ? VmemAddress(lined_up_, sizes_.lines.left - padding) : grid_->input(0);
+  const std::uint32_t pixel = lined_up ? isa::kSublanes : sizes_.input_pixel;
+  const std::uint32_t position = lined_up ? 1 : pixel;
+  const std::uint32_t features = lined_up ? sizes_.lines.line_rows : sizes_.input_tile;
   const std::uint32_t part_pixels = tiling_.part_groups * tiling_.group * dilation_x();
   SReg origin = builder_.mul(part, part_pixels * pixel);
   if (slab.base) origin = builder_.add(origin, slab.base);
@@ -482,7 +495,7 @@ void WeightsKernel::transpose_part(SReg part) {
   StepCounter counter(builder_, {sizes_.slab_y, single ? sizes_.starts : tiling_.part_groups,
                                  single ? 1 : sizes_.window_x / sizes_.walked_x, sizes_.row_tiles});
   const std::vector<std::uint32_t> distances{
-      in_rows() ? sizes_.lines.image_line() : sizes_.slab_x * pixel,
+      lined_up ? sizes_.lines.image_line() : sizes_.slab_x * pixel,
       single ? pixel : tiling_.group * dilation_x() * pixel,
       static_cast<std::uint32_t>(width().stride) * position, features};
   const std::uint32_t tiles = sizes_.group_tiles;
@@ -493,7 +506,7 @@ void WeightsKernel::transpose_part(SReg part) {
   const auto push = [&](const std::vector<SReg>& digits) {
     const SReg source = weighted_sum(builder_, digits, distances, origin);
     const auto load = [&](std::uint32_t at, VReg rows) -> VReg {
-      if (!in_rows()) {
+      if (!lined_up) {
         return memory_.load_rows(problem_.input_type, {slab.region, at, source}, rows);
       }
       return builder_.load(VmemAddress(slab.region, slab.offset + at, source)
@@ -565,20 +578,27 @@ Contraction::Tiles WeightsKernel::input_tiles(const std::vector<SReg>& places) {
 
 /// VMEM rows of the gradient of a group of pixels.
 std::uint32_t WeightsKernel::gradient_group() const {
-  return tiling_.group * sizes_.gradient_pixel;
+  return tiling_.group * (lines_up_gradient() ? isa::kSublanes : sizes_.gradient_pixel);
+}
+
+/// From one tile of columns of the gradient to the next one.
+std::uint32_t WeightsKernel::gradient_column() const {
+  return lines_up_gradient() ? sizes_.lines.line_rows : sizes_.gradient_tile;
 }
 
 /// VMEM rows of the gradient from a line to the next one.
 std::uint32_t WeightsKernel::gradient_line() const {
-  return sizes_.line_pixels * sizes_.gradient_pixel;
+  return lines_up_gradient() ? sizes_.lines.image_line()
+                             : sizes_.line_pixels * sizes_.gradient_pixel;
 }
 
 /// Where the gradient's tiles of a step begin, of positions in a row the last one first; the shift
 /// that its group takes of a run of pixels.
 std::vector<SReg> WeightsKernel::gradient_places(SReg origin, const Digits& digits) {
-  const std::uint32_t column = tiling_.columns_at_once * sizes_.gradient_tile;
+  const std::uint32_t column = tiling_.columns_at_once * gradient_column();
   const std::uint32_t line = rows_at_once() * gradient_line();
-  const std::uint32_t position = static_cast<std::uint32_t>(width().stride) * sizes_.gradient_pixel;
+  const std::uint32_t position = static_cast<std::uint32_t>(width().stride) *
+                                 (lines_up_gradient() ? 1 : sizes_.gradient_pixel);
   if (!turner_) {
     return {
         weighted_sum(builder_, digits,
@@ -606,7 +626,11 @@ Contraction::Tiles WeightsKernel::gradient_tiles(const VmemAddress& gradient, SR
     const std::uint32_t tile = 15 - j;
     if (tile >= sizes_.group_tiles) return builder_.vector(Opcode::kVmov, 0.0F);
     const std::uint32_t begin =
-        group_of(unit, part) * piece + units_.column_of(unit) * sizes_.gradient_tile;
+        group_of(unit, part) * piece + units_.column_of(unit) * gradient_column();
+    if (lines_up_gradient()) {
+      const std::int64_t at = gradient.offset + begin + tile * isa::kSublanes;
+      return memory_.load_weights(ElementType::kF32, {gradient.region, at, base});
+    }
     const auto load = [&](std::uint32_t at, VReg rows) -> VReg {
       return memory_.load_weights(problem_.window_type, {gradient.region, begin + at, base}, rows);
     };
@@ -671,9 +695,12 @@ Contraction::Results WeightsKernel::unit_sums(const VmemAddress& sums, const Dig
 
 void WeightsKernel::multiply_part(SReg part) {
   const WeightsTiling& t = tiling_;
-  const VmemAddress gradient = grid_->input(1);
+  // Of positions in a row the last one meets the first pixel that is met.
+  const std::int64_t first = width().padding - (width().output - 1) * width().stride;
+  const VmemAddress gradient =
+      lines_up_gradient() ? VmemAddress(lined_up_, sizes_.lines.left + first) : grid_->input(1);
   const VmemAddress sums = sums_apart() ? VmemAddress(sums_) : grid_->output(0);
-  SReg origin = builder_.mul(part, t.part_groups * t.group * sizes_.gradient_pixel);
+  SReg origin = builder_.mul(part, t.part_groups * gradient_group());
   if (gradient.base) origin = builder_.add(origin, gradient.base);
   std::vector<VReg> gradient_masks;
   if (shares_tiles()) {

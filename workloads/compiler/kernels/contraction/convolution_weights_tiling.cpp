@@ -54,9 +54,11 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   units = tiles_of(window_y * window_x * row_tiles, tiling.step_units) * tiling.step_units;
   walked_x = tiling.moves_gradient ? window_x : 1;
   walked_units = units / walked_x;
-  margin = tiling.moves_gradient ? static_cast<std::uint32_t>(reach_of_row(width)) : 0;
-  left_out = tiling.moves_gradient ? zeros_left_out(problem) : 0;
-  line_pixels = groups * tiling.group + margin;
+  const bool in_rows = problem.pixels_in_rows, has_margin = tiling.moves_gradient && !in_rows;
+  margin = has_margin ? static_cast<std::uint32_t>(reach_of_row(width)) : 0;
+  left_out = has_margin ? zeros_left_out(problem) : 0;
+  input_x = tiles_of(width.input, in_rows ? isa::kSublanes : 1);
+  line_pixels = in_rows && tiling.moves_gradient ? out_x : groups * tiling.group + margin;
   slab_y = static_cast<std::uint32_t>((tiling.block_y - 1) * height.window_dilation +
                                       (height.output - 1) * height.stride + 1);
   slab_x = static_cast<std::uint32_t>((groups * tiling.group - 1) * width.window_dilation +
@@ -65,10 +67,11 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   // A pixel by itself is transposed once for all positions that meet it; a group of several anew
   // for each position, but where the gradient moves.
   starts = tiling.moves_gradient ? tiling.part_groups
-           : tiling.group == 1 && !problem.pixels_in_rows
+           : tiling.group == 1 && !in_rows
                ? static_cast<std::uint32_t>((tiling.part_groups - 1) * width.window_dilation +
                                             (width.output - 1) * width.stride + 1)
                : tiling.part_groups * window_x;
+  if (in_rows) set_lines(problem, tiling);
   input_tile = tile_rows(problem.input_type);
   gradient_tile = tile_rows(problem.window_type);
   input_pixel = tiling.block_batch * row_tiles * input_tile;
@@ -77,9 +80,8 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
   sum_rows = std::uint64_t{unit_tiles} * units * tiling.block_columns * 8;
   sums_apart = problem.out_type() == ElementType::kBf16 || problem.has_epilogue;
   plan.grid = {column_tiles / tiling.block_columns, all_row_tiles / tiling.block_rows,
-               problem.pixels_in_rows ? problem.images : batch_tiles / tiling.block_batch,
+               in_rows ? problem.images : batch_tiles / tiling.block_batch,
                tiles_of(out_y, tiling.block_y)};
-  if (problem.pixels_in_rows) set_lines(problem, tiling);
   if (tiling.turns_runs) set_runs(problem, tiling);
   set_blocks(problem, tiling);
   set_steps(problem, tiling, target);
@@ -88,12 +90,20 @@ WeightsSizes::WeightsSizes(const ConvolutionProblem& problem, const WeightsTilin
 void WeightsSizes::set_lines(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
   const SpatialDimension& width = problem.spatial[1];
   const std::int64_t pixels = std::int64_t{groups} * tiling.group * isa::kSublanes;
+  if (tiling.moves_gradient) {
+    lines.lines = tiling.block_y;
+    lines.tiles = tiling.block_columns;
+    lines.type = problem.window_type;
+    lines.set_line(width.window, width.padding - reach_of_row(width), pixels - 1 + width.padding);
+    slab_x = groups * tiling.group;
+    return;
+  }
   lines.lines = slab_y;
   lines.tiles = row_tiles;
   lines.type = problem.input_type;
   lines.set_line(width.input, -width.padding,
                  (pixels - 1) * width.window_dilation + reach_of_row(width) - width.padding);
-  slab_x = lines.pixel_tiles();
+  slab_x = input_x;
 }
 
 void WeightsSizes::set_runs(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
@@ -109,12 +119,11 @@ void WeightsSizes::set_runs(const ConvolutionProblem& problem, const WeightsTili
 }
 
 void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTiling& tiling) {
-  const auto& [height, width] = problem.spatial;
+  const SpatialDimension& height = problem.spatial[0];
   plan.lhs.dimensions = {kRows, kBatch, kY};
   plan.lhs.rows = std::uint64_t{slab_y} * slab_x * input_pixel;
   // The runs behind the last line are read, whatever they hold.
   if (runs) plan.lhs.rows += runs->further_runs() * runs->run_pixels() * input_pixel;
-  const std::int64_t input_x = problem.pixels_in_rows ? lines.pixel_tiles() : width.input;
   plan.lhs.bytes = block_bytes(height.input, slab_y, input_x, slab_x, input_pixel);
   plan.rhs.dimensions = {kColumns, kBatch, kY};
   plan.rhs.rows = std::uint64_t{tiling.block_y} * line_pixels * gradient_pixel;
@@ -128,7 +137,7 @@ void WeightsSizes::set_blocks(const ConvolutionProblem& problem, const WeightsTi
   plan.make_side(plan.rhs, problem.made[1], problem.window_type);
   if (!problem.pixels_in_rows) return;
   plan.rows_apart += lines.rows();
-  plan.lhs.cycles += lines.cycles();
+  (tiling.moves_gradient ? plan.rhs : plan.lhs).cycles += lines.cycles();
 }
 
 void WeightsSizes::set_steps(const ConvolutionProblem& problem, const WeightsTiling& tiling,
@@ -217,7 +226,7 @@ class WeightsSearch {
             consider_units(tiling, tiles_of(groups, parts));
             if (!may_move_gradient(tiling)) continue;
             tiling.moves_gradient = true;
-            consider_units(tiling, tiles_of(tiles_of(moved_line(problem_), group), parts));
+            consider_units(tiling, tiles_of(tiles_of(moved_pixels(), group), parts));
           }
         }
       }
@@ -228,8 +237,13 @@ class WeightsSearch {
   /// units.
   bool may_move_gradient(const WeightsTiling& tiling) const {
     const auto& [height, width] = problem_.spatial;
-    return !problem_.pixels_in_rows && tiling.group > 1 && width.output > 1 &&
+    return (tiling.group > 1 || problem_.pixels_in_rows) && width.output > 1 &&
            width.window_dilation == 1 && height.output * tiling.block_rows % tiling.step_units == 0;
+  }
+
+  std::uint32_t moved_pixels() const {
+    return problem_.pixels_in_rows ? tiles_of(problem_.spatial[1].input, isa::kSublanes)
+                                   : moved_line(problem_);
   }
 
   void consider_units(WeightsTiling tiling, std::uint32_t part_groups) {

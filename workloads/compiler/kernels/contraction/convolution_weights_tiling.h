@@ -34,7 +34,7 @@ struct WeightsTiling {
   /// The input's groups stand side by side, each turned once, and the gradient's begin some pixels
   /// before them, as the position of the window says, its lines with zeros on both sides. Else the
   /// gradient's groups stand side by side, and the input is turned for each position in a row of
-  /// the window.
+  /// the window. (With pixels in rows the side that begins at any pixel is lined up.)
   bool moves_gradient = false;
   double cycles = 0;
 };
@@ -71,7 +71,9 @@ struct WeightsSizes : WeightsGrid {
   std::uint64_t transposed_rows, sum_rows;    ///< VMEM rows.
   bool sums_apart;
   std::optional<TurnedRuns> runs;
-  PixelLines lines;  ///< Of a block of the input with pixels in rows.
+  std::uint32_t input_x;  ///< Pixels of a row of the input.
+  /// With pixels in rows, of a block of the input, or of the gradient where that moves.
+  PixelLines lines;
   ContractionPlan plan;
 
  private:
