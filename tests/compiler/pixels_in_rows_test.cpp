@@ -33,10 +33,16 @@ Drawn draw_convolution(Random& engine) {
                      w = draw(engine, 1, 37),
                      ci = draw(engine, 0, 3) == 0 ? 200 : draw(engine, 1, 40),
                      co = draw(engine, 0, 3) == 0 ? 150 : draw(engine, 1, 40);
-  const std::int64_t kh = draw(engine, 1, 4), kw = draw(engine, 1, 5), sy = draw(engine, 1, 2),
-                     sx = draw(engine, 1, 3), dy = draw(engine, 1, 2), dx = draw(engine, 1, 3);
-  const std::int64_t top = draw(engine, 0, 3), bottom = draw(engine, 0, 3),
-                     left = draw(engine, 0, 9), right = draw(engine, 0, 9);
+  // A window of one position is a product of matrices.
+  const bool is_product = draw(engine, 0, 3) == 0;
+  const auto unless_product = [&](std::int64_t least, std::int64_t most) {
+    return is_product ? least : draw(engine, least, most);
+  };
+  const std::int64_t kh = unless_product(1, 4), kw = unless_product(1, 5),
+                     sy = unless_product(1, 2), sx = unless_product(1, 3),
+                     dy = unless_product(1, 2), dx = unless_product(1, 3);
+  const std::int64_t top = unless_product(0, 3), bottom = unless_product(0, 3),
+                     left = unless_product(0, 9), right = unless_product(0, 9);
   const auto results = [](std::int64_t pixels, std::int64_t pads, std::int64_t size,
                           std::int64_t dilation, std::int64_t step) {
     const std::int64_t rest = pixels + pads - (size - 1) * dilation - 1;
@@ -92,10 +98,16 @@ Drawn draw_gradient(Random& engine) {
   const std::int64_t n = draw(engine, 1, 3), h = draw(engine, 1, 9), w = draw(engine, 1, 37),
                      ci = draw(engine, 0, 3) == 0 ? 200 : draw(engine, 1, 40),
                      co = draw(engine, 0, 3) == 0 ? 150 : draw(engine, 1, 40);
-  const std::int64_t oh = draw(engine, 1, h), ow = draw(engine, 1, w), sy = draw(engine, 1, 2),
-                     sx = draw(engine, 1, 3), dy = draw(engine, 1, 2), dx = draw(engine, 1, 2);
-  const std::int64_t top = draw(engine, 0, 2), bottom = draw(engine, 0, 2),
-                     left = draw(engine, 0, 9), right = draw(engine, 0, 3);
+  // A window of one position is a product of matrices.
+  const bool is_product = draw(engine, 0, 3) == 0;
+  const auto unless_product = [&](std::int64_t least, std::int64_t most, std::int64_t otherwise) {
+    return is_product ? otherwise : draw(engine, least, most);
+  };
+  const std::int64_t oh = unless_product(1, h, h), ow = unless_product(1, w, w),
+                     sy = unless_product(1, 2, 1), sx = unless_product(1, 3, 1),
+                     dy = unless_product(1, 2, 1), dx = unless_product(1, 2, 1);
+  const std::int64_t top = unless_product(0, 2, 0), bottom = unless_product(0, 2, 0),
+                     left = unless_product(0, 9, 0), right = unless_product(0, 3, 0);
   const auto results = [](std::int64_t pixels, std::int64_t size, std::int64_t dilation,
                           std::int64_t step) {
     const std::int64_t rest = pixels - (size - 1) * dilation - 1;
@@ -141,6 +153,35 @@ TEST(PixelsInRows, RandomConvolutionsHaveTheirValues) {
 TEST(PixelsInRows, RandomGradientsHaveTheirValues) {
   Random engine(12);
   expect_values(engine, 120, draw_gradient);
+}
+
+/// Images of several blocks: rows of pixels of one come with those around them.
+TEST(PixelsInRows, BlocksMeetTheRowsAroundThem) {
+  const auto check = [](const std::string& operands, const std::string& result,
+                        const std::string& convolution) {
+    GraphCase graph = case_of(
+        hlo::read_hlo_text("rows.hlo", "HloModule m\nENTRY main {\n" + operands + "  ROOT c = " +
+                                           result + " convolution(x, k), " + convolution + "\n}\n"),
+        3);
+    graph.machine.core.vmem_mib = 2;
+    const Verdict verdict = check_graph(graph);
+    EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << convolution << verdict.message;
+  };
+  for (const std::string type : {"f32", "bf16"}) {
+    const std::string image = type + "[2,1,33,37,130]", x = "  x = " + image + " parameter(0)\n";
+    const std::string pads = " pad=0_0x2_1x1_1}, dim_labels=", one = ",130] parameter(1)\n";
+    check(x + "  k = " + type + "[1,4,3,130" + one, image,
+          "window={size=1x4x3" + pads + "b012f_012io->b012f");
+    check(x + "  k = " + type + "[1,4,3,130" + one, type + "[2,1,17,37,130]",
+          "window={size=1x4x3 stride=1x2x1" + pads + "b012f_012io->b012f");
+    check(x + "  k = " + type + "[1,4,3,1" + one, image,
+          "window={size=1x4x3" + pads + "b012f_012io->b012f, feature_group_count=130");
+    const std::string gradient = "  k = " + image + " parameter(1)\n",
+                      window = "window={size=1x33x37";
+    check(x + gradient, type + "[1,4,3,130,130]", window + pads + "f012b_i012o->012bf");
+    check(x + gradient, type + "[1,4,3,1,130]",
+          window + pads + "f012b_i012o->012bf, batch_group_count=130");
+  }
 }
 
 }  // namespace

@@ -20,6 +20,12 @@ namespace tpu::compiler {
 
 namespace {
 
+/// Rows that a weight gradient contracts of each pixel, or of each row of an image.
+std::uint32_t contracted_of_line(const ConvolutionProblem& problem) {
+  return problem.pixels_in_rows ? static_cast<std::uint32_t>(problem.spatial[1].window)
+                                : problem.contracted;
+}
+
 /// A window of one position is a product of matrices over all pixels.
 DotProblem as_product(const ConvolutionProblem& problem) {
   DotProblem dot;
@@ -39,7 +45,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
   if (problem.contracts_rows) {
     dot.lhs_transposed = true;
     dot.m = problem.rows;
-    dot.k = pixels * problem.contracted;
+    dot.k = pixels * contracted_of_line(problem);
     return dot;
   }
   dot.rhs_transposed = problem.window_transposed;
@@ -51,7 +57,7 @@ DotProblem as_product(const ConvolutionProblem& problem) {
 
 /// Contracted rows must not be padding.
 bool is_plain_product(const ConvolutionProblem& problem) {
-  const bool even_rows = !problem.contracts_rows || problem.contracted % 8 == 0;
+  const bool even_rows = !problem.contracts_rows || contracted_of_line(problem) % 8 == 0;
   return problem.is_product() && even_rows;
 }
 
