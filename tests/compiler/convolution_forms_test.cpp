@@ -372,29 +372,17 @@ std::string image_text(std::int64_t batch, std::int64_t pixels, bool is_gradient
 }
 
 /// Fewer than eight images of 64x64 pixels fill a part of the rows of each tile: they have their
-/// pixels there. Kernels of gradients put the pixels of two images and more into one tile, too.
+/// pixels there, convolutions by groups of one feature, too. Kernels of gradients put the pixels of
+/// few images into one tile by themselves.
 TEST(ConvolutionForms, FewImagesHaveTheirPixelsInTheRowsOfTiles) {
   for (const std::int64_t batch : {1, 2, 4, 8}) {
     for (const bool is_gradient : {false, true}) {
-      const bool in_rows = batch < (is_gradient ? 2 : 8);
+      const bool in_rows = batch < (is_gradient ? 4 : 8);
       EXPECT_EQ(first_form(image_text(batch, 64, is_gradient, false)).spatial, in_rows ? 3U : 2U)
           << batch << is_gradient;
+      EXPECT_EQ(first_form(image_text(batch, 64, is_gradient, true)).spatial, batch < 8 ? 3U : 2U)
+          << batch << is_gradient;
     }
-  }
-}
-
-/// Of convolutions by groups strips are the batch, in all passes, but not where the batch fills
-/// more of the tiles and the program has its arguments and results whole, nor where kernels take
-/// longer to begin than to compute.
-TEST(ConvolutionForms, OneImageByGroupsIsABatchOfStrips) {
-  for (const bool is_gradient : {false, true}) {
-    const auto batch_of = [&](std::int64_t batch, std::int64_t pixels) {
-      return first_form(image_text(batch, pixels, is_gradient, true)).batch;
-    };
-    EXPECT_EQ(batch_of(1, 64), 8);
-    EXPECT_EQ(batch_of(2, 64), 2);
-    EXPECT_EQ(batch_of(8, 64), 8);
-    EXPECT_EQ(batch_of(1, 8), 1);
   }
 }
 
@@ -433,19 +421,20 @@ TEST(ConvolutionForms, ALineOfFewFeaturesFillsTheLanesWithItsStrips) {
 }
 
 /// Where one convolution of an image stays whole, the image would be turned for the other: both
-/// stay. One image whose convolutions all have strips is read in strips by both.
+/// stay. One image whose convolutions all have strips is read in strips by both: few features of
+/// several positions of the window are multiplied at once.
 TEST(ConvolutionForms, StripsAreOfAllConvolutionsOfAnImageOrOfNone) {
-  for (const std::int64_t second : {64, 67}) {  // 67 rows have no equal strips.
+  for (const std::int64_t second : {128, 131}) {  // 131 rows have no equal strips.
     const std::string rows = std::to_string(second);
     const std::string text =
         "HloModule image\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT s = "
-        "f32[] add(p, q)\n}\nENTRY main {\n  x = f32[1,64,64,64] parameter(0)\n  k = "
-        "f32[3,3,1,64] parameter(1)\n  z = f32[] constant(0)\n  a = f32[1,64,64,64] "
-        "convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, "
-        "feature_group_count=64\n  n = f32[1,64,64,64] negate(a)\n  b = f32[1," +
-        rows + "," + rows + ",64] convolution(n, k), window={size=3x3 pad=1_" +
-        (second == 64 ? "1x1_1" : "4x1_4") +
-        "}, dim_labels=b01f_01io->b01f, feature_group_count=64\n  ROOT r = f32[1,64] reduce(b, z), "
+        "f32[] add(p, q)\n}\nENTRY main {\n  x = f32[1,128,128,12] parameter(0)\n  k = "
+        "f32[5,5,12,12] parameter(1)\n  z = f32[] constant(0)\n  a = f32[1,128,128,12] "
+        "convolution(x, k), window={size=5x5 pad=2_2x2_2}, dim_labels=b01f_01io->b01f\n"
+        "  n = f32[1,128,128,12] negate(a)\n  b = f32[1," +
+        rows + "," + rows + ",12] convolution(n, k), window={size=5x5 pad=2_" +
+        (second == 128 ? "2x2_2" : "5x2_5") +
+        "}, dim_labels=b01f_01io->b01f\n  ROOT r = f32[1,12] reduce(b, z), "
         "dimensions={1,2}, to_apply=sum\n}\n";
     hlo::Module module = hlo::read_hlo_text("image.hlo", text);
     compiler::rewrite_convolutions(module, compiler::Target());
@@ -454,7 +443,7 @@ TEST(ConvolutionForms, StripsAreOfAllConvolutionsOfAnImageOrOfNone) {
     for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
       if (each.opcode == hlo::HloOpcode::kConvolution) batches.push_back(each.shape.dimensions[0]);
     }
-    const std::int64_t batch = second == 64 ? 8 : 1;
+    const std::int64_t batch = second == 128 ? 8 : 1;
     EXPECT_EQ(batches, (std::vector{batch, batch}));
   }
 }

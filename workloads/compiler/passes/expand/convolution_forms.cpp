@@ -337,7 +337,9 @@ class ConvolutionForms {
     double passes;  ///< Of others over its images, once over each.
   };
 
-  /// With its pixels in the rows of tiles, a line of few examples. (Its value is not written yet.)
+  /// With its pixels in the rows of tiles, a line of few examples. (Its value is not written yet.
+  /// Lines of eight and more take longer beside others, 1.45 and 2.4 times as long where they were
+  /// let, though their estimates are less.)
   std::optional<LineForm> line_with_pixels_in_rows(const HloInstruction& line) {
     const hlo::Shape input = edit_.shape(line.operands[0]), window = edit_.shape(line.operands[1]);
     const std::int64_t batch = extent_of(input, images_of(line)[0].roles.batch);
