@@ -22,6 +22,15 @@ std::string array(const std::string& type, std::initializer_list<std::int64_t> e
   return text;
 }
 
+/// A parameter, or what is computed of it: what stands behind the pixels of a row in its last tile
+/// is not 0 then.
+std::string side(const std::string& name, const std::string& type, int number, bool is_computed) {
+  const std::string parameter = type + " parameter(" + std::to_string(number) + ")\n";
+  if (!is_computed) return "  " + name + " = " + parameter;
+  return "  " + name + "0 = " + parameter + "  " + name + " = " + type + " exponential(" + name +
+         "0)\n";
+}
+
 /// A convolution of three spatial dimensions, one position of the window along the first.
 struct Drawn {
   std::string text;
@@ -64,8 +73,9 @@ Drawn draw_convolution(Random& engine) {
       draw(engine, 0, 3) == 0 ? ", operand_precision={highest,highest}" : "";
   std::string text =
       "HloModule m\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT s = f32[] "
-      "add(p, q)\n}\nENTRY main {\n  x = " +
-      array(type, {n, d, h, w, by_groups ? co : ci}) + " parameter(0)\n  k = " +
+      "add(p, q)\n}\nENTRY main {\n" +
+      side("x", array(type, {n, d, h, w, by_groups ? co : ci}), 0, draw(engine, 0, 1) == 0) +
+      "  k = " +
       (is_turned ? array(type, {1, kh, kw, co, ci})
                  : array(type, {1, kh, kw, by_groups ? 1 : ci, co})) +
       " parameter(1)\n  c = " + result + " convolution(x, k), window=" + window +
@@ -121,8 +131,9 @@ Drawn draw_gradient(Random& engine) {
   const std::string result =
       array(draw(engine, 0, 1) == 0 ? "f32" : type, {1, kh, kw, by_groups ? 1 : ci, co});
   const std::string text =
-      "HloModule m\nENTRY main {\n  x = " + array(type, {n, 1, h, w, by_groups ? co : ci}) +
-      " parameter(0)\n  g = " + array(type, {n, 1, oh, ow, co}) + " parameter(1)\n  c = " + result +
+      "HloModule m\nENTRY main {\n" +
+      side("x", array(type, {n, 1, h, w, by_groups ? co : ci}), 0, draw(engine, 0, 1) == 0) +
+      side("g", array(type, {n, 1, oh, ow, co}), 1, draw(engine, 0, 1) == 0) + "  c = " + result +
       " convolution(x, g), window={size=1x" + number(oh) + "x" + number(ow) + " stride=1x" +
       number(dy) + "x" + number(dx) + " pad=0_0x" + number(top) + "_" + number(bottom) + "x" +
       number(left) + "_" + number(right) + " rhs_dilate=1x" + number(sy) + "x" + number(sx) +

@@ -386,6 +386,32 @@ void read_words(hlo::Computation& entry, InstructionId id) {
   if (is_bitcast(entry, copy)) make_bitcast(copy);
 }
 
+/// Whether a scalar is what an array has: it is the first word of a granule, as the only element of
+/// an array is. (Elements that are sliced are read in their tiles.)
+bool is_only_element(const hlo::Computation& entry, const HloInstruction& reshape) {
+  const HloInstruction& operand = entry.at(reshape.operands[0]);
+  return reshape.opcode == HloOpcode::kReshape && reshape.shape.rank() == 0 &&
+         operand.opcode != HloOpcode::kSlice &&
+         hlo::byte_size(stored_shape(operand.shape).type) == 4 &&
+         stored_shape(operand.shape).type == stored_shape(reshape.shape).type;
+}
+
+/// Whether a vector becomes the one row of an array that only elementwise operations read: as one
+/// that is broadcast along the lanes their kernels have it.
+bool spreads_along_lanes(const hlo::Computation& entry, const HloInstruction& reshape) {
+  const Shape &from = entry.at(reshape.operands[0]).shape, &to = reshape.shape;
+  const std::int64_t lanes = only_long_dimension(to);
+  if (reshape.opcode != HloOpcode::kReshape || from.rank() != 1 || to.rank() < 2 || lanes < 0 ||
+      to.layout.minor_to_major[0] != lanes || reshape.id == entry.root) {
+    return false;
+  }
+  return std::all_of(entry.instructions.begin(), entry.instructions.end(),
+                     [&](const HloInstruction& user) {
+                       return !contains(user.operands, reshape.id) ||
+                              (hlo::is_elementwise(user.opcode) && !user.shape.is_tuple());
+                     });
+}
+
 /// Whether the kernel that makes the words, or those that read them, take them as another type.
 bool is_in_kernel(const hlo::Computation& entry, const HloInstruction& words) {
   const auto is_computed = [](const HloInstruction& value) {
@@ -415,8 +441,11 @@ void find_bitcasts(hlo::Module& module) {
       case HloOpcode::kReshape:
       case HloOpcode::kTranspose:
       case HloOpcode::kCopy:
-        if (is_bitcast(entry, instruction)) {
+        if (is_bitcast(entry, instruction) || is_only_element(entry, instruction)) {
           make_bitcast(instruction);
+        } else if (spreads_along_lanes(entry, instruction)) {
+          instruction.opcode = HloOpcode::kBroadcast;
+          instruction.dimensions = {only_long_dimension(instruction.shape)};
         } else if (instruction.opcode == HloOpcode::kReshape &&
                    !tile_parts(entry.at(instruction.operands[0]).shape, instruction.shape) &&
                    !reshape_by_row(entry, instruction.id) &&
