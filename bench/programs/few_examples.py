@@ -1,5 +1,6 @@
 """Programs that see one, two, three or four examples at a time, to capture: what serves a model (predictions, a decoder's next token), small nets as
-they are trained by single examples, large pictures of which a batch holds few, vectors. Names: the kind, `_grad` with the gradients of what it learns, the examples.
+they are trained by single examples, large pictures of which a batch holds few, vectors, and single operations on arrays of few rows, as of sounds.
+Names: the kind, `_grad` with the gradients of what it learns, the examples.
 
     python bench/programs/few_examples.py next_token_2 > next_token_2.mlir
     python bench/programs/few_examples.py lstm_grad_4 > lstm_grad_4.mlir
@@ -28,7 +29,9 @@ def kind(parameters, batch, trained=True, examples=(1, 2, 4)):
         for b in examples:
             FUNCTIONS.add(f"{name}_{b}", function, parameters, *batch(b))
             if trained:
-                FUNCTIONS.add(f"{name}_grad_{b}", jax.value_and_grad(lambda p, *rest: jnp.mean(jnp.square(function(p, *rest).astype(jnp.float32)))), parameters, *batch(b))
+                FUNCTIONS.add(
+                    f"{name}_grad_{b}", jax.value_and_grad(lambda p, *rest: jnp.mean(jnp.square(function(p, *rest).astype(jnp.float32)))), parameters, *batch(b)
+                )
         return function
 
     return add
@@ -123,7 +126,9 @@ def state_space(p, x):
 
 
 def convolved(x, w, step=1, groups=1):
-    return lax.conv_general_dilated(x, w, (step,) * (x.ndim - 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC") if x.ndim == 4 else ("NWC", "WIO", "NWC"), feature_group_count=groups)
+    return lax.conv_general_dilated(
+        x, w, (step,) * (x.ndim - 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC") if x.ndim == 4 else ("NWC", "WIO", "NWC"), feature_group_count=groups
+    )
 
 
 @kind((f(7, 7, 3, 64), f(3, 3, 64, 64), f(3, 3, 64, 128), f(128, 1000)), lambda b: (f(b, 128, 128, 3),))
@@ -203,6 +208,37 @@ trained("classifier", layers(784, 512, 512, 10), lambda b: (f(b, 784), ints(b)),
 trained("policy", layers(17, 256, 256, 6), lambda b: (f(b, 17), f(b, 6)), lambda p, x, y: square(jnp.tanh(mlp(p, x)), y))
 trained("lstm", (f(64, 512), f(128, 512), f(512)), lambda b: (f(b, 50, 64), f(50, b, 128)), lambda p, x, y: square(lstm(p, x), y))
 trained("encoder", BLOCK, lambda b: (bf16(b, 128, 512), bf16(b, 128, 512)), lambda p, x, y: square(encoder(p, x).astype(jnp.float32), y.astype(jnp.float32)))
+
+
+def rows(name, function, *extents, examples=(1, 2, 3, 4)):
+    """A function of arrays of few rows; `extents` of the examples."""
+    for b in examples:
+        FUNCTIONS.add(f"rows_{name}_{b}", function, *(a(b) if callable(a) else a for a in extents))
+
+
+rows("mulaw", lambda x: jnp.sign(x) * jnp.log1p(255 * jnp.abs(x)) / jnp.log(256.0), lambda b: f(b, 160000))
+rows("chain", lambda x: jnp.tanh(jnp.sin(x) * jnp.exp(-x * x)), lambda b: f(b, 65536))
+rows("chainh", lambda x: jnp.tanh(jnp.sin(x) * jnp.exp(-x * x)), lambda b: bf16(b, 65536))
+rows("lsm", lambda x: jax.nn.log_softmax(x), lambda b: f(b, 50000))
+rows("lin", lambda x, w, c: jnp.tanh(x * w + c), lambda b: f(b, 50000), f(50000), f(50000))
+rows("norm", lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5), lambda b: f(b, 50000))
+rows("pre", lambda x: x[:, 1:] - 0.97 * x[:, :-1], lambda b: f(b, 160000))
+rows("roll", lambda x: jnp.roll(x, 3, 1) * x, lambda b: f(b, 40000))
+rows("mix", lambda x, w: jnp.einsum("bt,bc->ct", x, w), lambda b: f(b, 40000), lambda b: f(b, 8))
+rows("seq", lambda x: jnp.exp(x).sum(1), lambda b: f(b, 512, b * 16))
+rows("tr", lambda x: jnp.tanh(x.T), lambda b: f(b, 40000))
+rows("mid", lambda x: jnp.cos(jnp.tanh(x)), lambda b: f(300, b, 1000))
+rows("midr", lambda x: jnp.cos(jnp.tanh(x)).sum(1), lambda b: f(300, b, 1000))
+rows("midg", lambda x, i: x[i], lambda b: f(300, b, 1000), ints(64))
+rows("cat", lambda x, y: jnp.concatenate([x, y], 0), lambda b: f(b, 40000), lambda b: f(b, 40000))
+rows("cum", lambda x: jnp.cumsum(x, 1), lambda b: f(b, 40000))
+rows("sort", lambda x: jnp.sort(x, 1), lambda b: f(b, 4000))
+rows("pool", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 4), (1, 4), "VALID"), lambda b: f(b, 40000))
+rows(
+    "adam",
+    lambda p, g, m, v: (p - 1e-3 * (0.9 * m + 0.1 * g) / (jnp.sqrt(0.99 * v + 0.01 * g * g) + 1e-8), 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g),
+    *[lambda b: f(b, 100000)] * 4,
+)
 
 
 if __name__ == "__main__":

@@ -81,23 +81,28 @@ Drawn draw_convolution(Random& engine) {
       " parameter(1)\n  c = " + result + " convolution(x, k), window=" + window +
       ", dim_labels=b012f_012" + (is_turned ? "oi" : "io") + "->b012f" + precision +
       (by_groups ? ", feature_group_count=" + number(co) : std::string()) + "\n";
+  const bool has_matrix = draw(engine, 0, 1) == 0;  // The same for all rows of pixels.
+  const std::string same = has_matrix ? array(type, {ow, co}) : array(type, {ow}),
+                    along = has_matrix ? "{3,4}" : "{3}";
+  const std::string sums = has_matrix ? array("f32", {ow, co}) : array("f32", {co}),
+                    over = has_matrix ? "{0,1,2}" : "{0,1,2,3}";
   switch (draw(engine, 0, 3)) {
     case 0:  // By itself.
       text += "  ROOT r = " + result + " negate(c)\n}\n";
       break;
-    case 1:  // An array and vectors along both minor dimensions behind it.
+    case 1:  // An array, a vector along the features, and what is the same for all rows behind it.
       text += "  a = " + result + " parameter(2)\n  v = " + array(type, {co}) +
-              " parameter(3)\n  u = " + array(type, {ow}) + " parameter(4)\n  b = " + result +
+              " parameter(3)\n  u = " + same + " parameter(4)\n  b = " + result +
               " broadcast(v), dimensions={4}\n  e = " + result +
-              " broadcast(u), dimensions={3}\n  s0 = " + result + " add(c, a)\n  s1 = " + result +
-              " multiply(s0, b)\n  ROOT r = " + result + " add(s1, e)\n}\n";
+              " broadcast(u), dimensions=" + along + "\n  s0 = " + result +
+              " add(c, a)\n  s1 = " + result + " multiply(s0, b)\n  ROOT r = " + result +
+              " add(s1, e)\n}\n";
       break;
-    default: {  // Sums to the features.
+    default: {  // Sums to the features, or to those of each pixel of a row.
       const std::string whole = array("f32", {n, d, oh, ow, co});
       text += "  f = " + whole + " convert(c)\n  z = f32[] constant(0)\n  m = " + whole +
-              " multiply(f, f)\n  t = " + array("f32", {co}) +
-              " reduce(m, z), dimensions={0,1,2,3}, to_apply=sum\n  ROOT r = (" + result + ", " +
-              array("f32", {co}) + ") tuple(c, t)\n}\n";
+              " multiply(f, f)\n  t = " + sums + " reduce(m, z), dimensions=" + over +
+              ", to_apply=sum\n  ROOT r = (" + result + ", " + sums + ") tuple(c, t)\n}\n";
     }
   }
   return {text, oh > 0 && ow > 0};

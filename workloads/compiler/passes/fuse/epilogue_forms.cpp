@@ -9,6 +9,7 @@
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/lane_moves.h"
+#include "workloads/compiler/passes/layout/convolution_layouts.h"
 
 namespace tpu::compiler {
 
@@ -52,6 +53,9 @@ bool EpilogueForms::may_sum_to(const std::vector<std::int64_t>& kept, Instructio
   const std::vector<std::int64_t>& order = at(product).shape.layout.minor_to_major;
   if (at(product).opcode == HloOpcode::kDot) return kept == std::vector{order[0]};
   if (!makes_images(product)) return false;
+  // With pixels in rows the kernel goes from one row of tiles to the next, which a matrix of sums
+  // would not stay in registers for.
+  if (has_pixels_in_rows(at(product))) return kept == std::vector{order[0]};
   return kept == std::vector{has_batch_in_lanes(product) ? order[1] : order[0]} ||
          kept == std::vector{order[0], order[1]};
 }
