@@ -12,7 +12,8 @@ namespace tpu::compiler {
 /// - Rank >= 2: tiles T(8,128) over the two minor-most physical dimensions; bf16 as T(8,128)(2,1).
 ///   Physical order row-major, but for what a convolution or a pooling window touches: there the
 ///   spatial dimensions are the major ones and the two others follow in logical order, so that
-///   NHWC lies as (H, W, N, C) = {3,0,2,1} and HWIO as (H, W, I, O) = {3,2,1,0}.
+///   NHWC lies as (H, W, N, C) = {3,0,2,1} and HWIO as (H, W, I, O) = {3,2,1,0}. Images of a
+///   convolution with three spatial dimensions lie as (N, D, H, W, C).
 /// - Rank 1: T(1024), 32-bit types only: element i stands in row i / 128, lane i % 128.
 /// - Scalars: the first word of a granule, 32-bit types only.
 /// - Only f32, s32, u32 and (rank >= 2) bf16 exist in memory: pass `widen` stores pred as 0 or 1 of

@@ -9,9 +9,10 @@ namespace tpu::compiler {
 /// base dilation at once, images whose rows do not fit VMEM ...) are written in terms of others, of
 /// dots and of products (`convolution_steps.h`). Windows that do not overlap, over pixels of few
 /// features, and their gradients become dots even where a kernel would take them: their pixels move
-/// once. So do those that make one feature of each pixel. One to four images are cut into strips
-/// where that takes less (`convolution_strips.h`), and lines of few features into strips that fill
-/// the lanes. The strides of inputs with few features become features (`window_features.h`).
+/// once. So do those that make one feature of each pixel. Few images have their pixels in the rows
+/// of tiles, as convolutions of three spatial dimensions, or are cut into strips, where that takes
+/// less (`image_form_choice.h`), lines of few examples likewise, and lines of few features are cut
+/// into strips that fill the lanes. The strides of inputs with few features become features (`window_features.h`).
 /// Kernels that are reversed in space (gradients of images) are read backwards where they stand.
 ///
 /// Needs: no calls; layouts not assigned yet. Leaves: convolutions that kernels take in the layouts
