@@ -12,8 +12,9 @@ namespace tpu::compiler {
 /// once. So do those that make one feature of each pixel. Few images have their pixels in the rows
 /// of tiles, as convolutions of three spatial dimensions, or are cut into strips, where that takes
 /// less (`image_form_choice.h`), lines of few examples likewise, and lines of few features are cut
-/// into strips that fill the lanes. The strides of inputs with few features become features (`window_features.h`).
-/// Kernels that are reversed in space (gradients of images) are read backwards where they stand.
+/// into strips that fill the lanes. The strides of inputs with few features become features
+/// (`window_features.h`). Kernels that are reversed in space (gradients of images) are read
+/// backwards where they stand.
 ///
 /// Needs: no calls; layouts not assigned yet. Leaves: convolutions that kernels take in the layouts
 /// that assign_layouts will choose; those of zero elements and of other types than f32 and bf16 as
