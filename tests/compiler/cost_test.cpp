@@ -352,7 +352,8 @@ TEST(Cost, LargeCopiesTakeWhatTheirBytesTake) {
 struct Images {
   int batch, side, features, results;
   bool is_gradient;
-  bool in_rows = false;  ///< Three spatial dimensions: the pixels stand in the rows of tiles.
+  bool in_rows = false;     ///< Three spatial dimensions: the pixels stand in the rows of tiles.
+  bool has_groups = false;  ///< Of one feature.
 };
 
 hlo::Module module_of(const Images& of) {
@@ -363,20 +364,24 @@ hlo::Module module_of(const Images& of) {
     return "f32[" + std::to_string(of.batch) + "," + one + side + "," + side + "," +
            std::to_string(features) + "]" + (of.in_rows ? "{4,3,2,1,0}" : "{3,0,2,1}");
   };
-  const std::string window = "f32[" + one + "3,3," + std::to_string(of.features) + "," +
-                             std::to_string(of.results) +
-                             (of.in_rows ? "]{4,3,2,1,0}" : "]{3,2,1,0}");
+  const std::string window =
+      "f32[" + one + "3,3," + std::to_string(of.has_groups ? 1 : of.features) + "," +
+      std::to_string(of.results) + (of.in_rows ? "]{4,3,2,1,0}" : "]{3,2,1,0}");
   const std::string a = image(of.features), c = of.is_gradient ? window : image(of.results),
                     b = of.is_gradient ? image(of.results) : window;
   const std::string side = std::to_string(of.side), d = of.in_rows ? "012" : "01";
   const std::string dims = of.is_gradient ? "f" + d + "b_i" + d + "o->" + d + "bf"
                                           : "b" + d + "f_" + d + "io->b" + d + "f";
   return hlo::read_hlo_text(
-      "images", "HloModule images\n\nENTRY %main (a: " + a + ", b: " + b + ") -> " + c +
-                    " {\n  %a = " + a + " parameter(0)\n  %b = " + b +
-                    " parameter(1)\n  ROOT %c = " + c + " convolution(%a, %b), window={size=" +
-                    along + (of.is_gradient ? side + "x" + side : "3x3") + " pad=" + pad +
-                    "}, dim_labels=" + dims + "\n}\n");
+      "images",
+      "HloModule images\n\nENTRY %main (a: " + a + ", b: " + b + ") -> " + c + " {\n  %a = " + a +
+          " parameter(0)\n  %b = " + b + " parameter(1)\n  ROOT %c = " + c +
+          " convolution(%a, %b), window={size=" + along +
+          (of.is_gradient ? side + "x" + side : "3x3") + " pad=" + pad + "}, dim_labels=" + dims +
+          (!of.has_groups   ? ""
+           : of.is_gradient ? ", batch_group_count=" + std::to_string(of.features)
+                            : ", feature_group_count=" + std::to_string(of.features)) +
+          "\n}\n");
 }
 
 /// What stands around a block comes once; registers that are turned in their lanes pass the XLU.
@@ -438,6 +443,11 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
                                                 {32, 14, 64, 256, true},
                                                 {8, 32, 32, 32, false},
                                                 {8, 32, 32, 32, true},
+                                                {8, 28, 384, 384, false, false, true},
+                                                {8, 28, 384, 384, true, false, true},
+                                                {16, 14, 256, 256, false, false, true},
+                                                {1, 56, 256, 256, false, true, true},
+                                                {3, 28, 384, 384, true, true, true},
                                                 {1, 64, 128, 128, false, true},
                                                 {1, 64, 128, 128, true, true},
                                                 {3, 28, 256, 64, false, true},
@@ -455,8 +465,9 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
       const std::optional<double> expected =
           convolution_cycles(entry.at(2), entry.at(0).shape, entry.at(1).shape, target);
       ASSERT_TRUE(expected);
-      // Gradients over pixels in rows turn their input anew for each position in a row.
-      const double bound = of.in_rows && of.is_gradient ? 0.15 : 0.10;
+      // On the vector unit code is scheduled more or less densely; gradients over pixels in rows
+      // wait for what is turned.
+      const double bound = of.has_groups ? 0.20 : of.in_rows && of.is_gradient ? 0.15 : 0.10;
       EXPECT_NEAR(*expected / measured, 1, bound)
           << machine.name << " " << of.batch << " " << of.side;
     }

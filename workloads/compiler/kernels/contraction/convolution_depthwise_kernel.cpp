@@ -68,7 +68,8 @@ RowWork row_work(const ConvolutionProblem& problem, std::int64_t results) {
   return best;
 }
 
-/// Pixels of a row that a tile's registers are by themselves: with pixels in rows eight of them.
+/// Registers that a row of pixels takes in each tile of features: with pixels in rows eight of them
+/// share one.
 std::int64_t row_units(const ConvolutionProblem& problem, std::int64_t pixels) {
   return problem.pixels_in_rows ? tiles_of(pixels, isa::kSublanes) : pixels;
 }
