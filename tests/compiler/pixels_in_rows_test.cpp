@@ -57,18 +57,22 @@ Drawn draw_convolution(Random& engine) {
     const std::int64_t rest = pixels + pads - (size - 1) * dilation - 1;
     return rest < 0 ? 0 : rest / step + 1;
   };
-  const std::int64_t oh = results(h, top + bottom, kh, dy, sy),
-                     ow = results(w, left + right, kw, dx, sx);
+  // Zeros between pixels, which the kernel does not have, go with steps of one.
+  const bool has_zeros = !is_product && sy == 1 && sx == 1 && draw(engine, 0, 1) == 0;
+  const std::int64_t zy = has_zeros ? draw(engine, 1, 2) : 1,
+                     zx = has_zeros ? draw(engine, 1, 2) : 1;
+  const std::int64_t oh = results((h - 1) * zy + 1, top + bottom, kh, dy, sy),
+                     ow = results((w - 1) * zx + 1, left + right, kw, dx, sx);
   const std::string type = draw(engine, 0, 1) == 0 ? "f32" : "bf16";
   const bool by_groups = co > 1 && draw(engine, 0, 2) == 0;  // One feature in each.
   const bool is_turned = !by_groups && draw(engine, 0, 2) == 0;
   const std::string result = array(type, {n, d, oh, ow, co});
   const auto number = [](std::int64_t value) { return std::to_string(value); };
-  const std::string window = "{size=1x" + number(kh) + "x" + number(kw) + " stride=1x" +
-                             number(sy) + "x" + number(sx) + " pad=0_0x" + number(top) + "_" +
-                             number(bottom) + "x" + number(left) + "_" + number(right) +
-                             " rhs_dilate=1x" + number(dy) + "x" + number(dx) +
-                             (draw(engine, 0, 1) == 0 ? " rhs_reversal=0x1x1" : "") + "}";
+  const std::string window =
+      "{size=1x" + number(kh) + "x" + number(kw) + " stride=1x" + number(sy) + "x" + number(sx) +
+      " pad=0_0x" + number(top) + "_" + number(bottom) + "x" + number(left) + "_" + number(right) +
+      " lhs_dilate=1x" + number(zy) + "x" + number(zx) + " rhs_dilate=1x" + number(dy) + "x" +
+      number(dx) + (draw(engine, 0, 1) == 0 ? " rhs_reversal=0x1x1" : "") + "}";
   const std::string precision =
       draw(engine, 0, 3) == 0 ? ", operand_precision={highest,highest}" : "";
   std::string text =
