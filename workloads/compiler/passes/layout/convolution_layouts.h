@@ -39,8 +39,8 @@ std::int64_t features_of_larger_image(const hlo::Shape& input, const hlo::Shape&
 std::vector<std::int64_t> order_of_images(std::int64_t rank, const ImageRoles& roles,
                                           bool batch_in_lanes);
 
-/// Whether a convolution takes and makes images with their pixels in the rows of tiles: one of three
-/// spatial dimensions does, which are all in their order between the batch and the features.
+/// Whether a convolution takes and makes images with their pixels in the rows of tiles: one of
+/// three spatial dimensions does, which are all in their order between the batch and the features.
 bool has_pixels_in_rows(const hlo::HloInstruction& convolution);
 
 /// The physical orders, major to minor, of a convolution's operands and of its result: spatial
