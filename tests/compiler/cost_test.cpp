@@ -474,6 +474,33 @@ TEST(Cost, SearchesOfConvolutionsExpectWhatTheirKernelsTake) {
   }
 }
 
+/// Windows of 7x7 by groups of one feature: the vector unit has more to do than the memory.
+TEST(Cost, ProductsByGroupsAreExpectedToTakeTheVectorUnit) {
+  for (const auto& [dims, window, layout] :
+       {std::tuple("8,56,56,96", "7x7 pad=3_3x3_3}, dim_labels=b01f_01io->b01f", "{3,0,2,1}"),
+        std::tuple("2,1,56,56,96", "1x7x7 pad=0_0x3_3x3_3}, dim_labels=b012f_012io->b012f",
+                   "{4,3,2,1,0}")}) {
+    const bool in_rows = layout[1] == '4';
+    const std::string image = std::string("bf16[") + dims + "]" + layout;
+    hlo::Module module = hlo::read_hlo_text(
+        "groups", "HloModule groups\nENTRY e {\n x = " + image + " parameter(0)\n w = bf16[" +
+                      (in_rows ? "1,7,7,1,96]{4,3,2,1,0}" : "7,7,1,96]{3,2,1,0}") +
+                      " parameter(1)\n ROOT c = " + image + " convolution(x, w), window={size=" +
+                      window + ", feature_group_count=96\n}\n");
+    const MachineParams machine;
+    const compiler::Target target = target_of(machine, 1);
+    const auto measured = static_cast<double>(run_of(module, machine).cores.at(0).ops[0].cycles);
+    compiler::assign_layouts(module, target);
+    const hlo::Computation& entry = module.entry_computation();
+    const std::optional<double> expected =
+        convolution_cycles(entry.at(2), entry.at(0).shape, entry.at(1).shape, target);
+    ASSERT_TRUE(expected);
+    EXPECT_NEAR(*expected / measured, 1, 0.20) << dims;
+    const auto bytes = static_cast<double>(2 * entry.at(0).shape.padded_bytes());
+    EXPECT_GT(measured, 2 * bytes / target.hbm_bytes_per_cycle) << dims;
+  }
+}
+
 /// With the batch in the lanes the features of four neighbouring pixels are pushed as weights at
 /// once: 16 pushes, of eight cycles, for four pixels, not for each. At most all that moves comes on
 /// top.
