@@ -203,14 +203,14 @@ TEST(ReshapeMover, ALineThatJoinsADotIsAnImageWhereAConvolutionReadsIt) {
 
 /// A convolution of strips of images, which are whole images behind it: a bias, a scale of each
 /// image where there are several, and maxima.
-Module strips(std::int64_t images, const Extents& summed) {
+Module strips(std::int64_t images, const Extents& summed, std::int64_t groups = 1) {
   GraphBuilder graph("strips");
   const Tensor x = graph.parameter("x", array_shape(ElementType::kF32, {8, 3, 5, 16}));
-  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 16, 16}));
+  const Tensor w = graph.parameter("w", array_shape(ElementType::kF32, {1, 1, 16 / groups, 16}));
   const Tensor bias = graph.parameter("bias", array_shape(ElementType::kF32, {16}));
   const std::int64_t rows = 8 / images * 3;
   const Extents whole = images == 1 ? Extents{rows, 5, 16} : Extents{images, rows, 5, 16};
-  const Tensor image = graph.reshape(convolve(graph, x, w), whole);
+  const Tensor image = graph.reshape(convolve(graph, x, w, groups), whole);
   const auto features = static_cast<std::int64_t>(whole.size()) - 1;
   Tensor value = graph.add(image, graph.broadcast(bias, whole, {features}));
   if (images == 1) {
@@ -226,11 +226,13 @@ TEST(ReshapeMover, OperationsOnImagesAreDoneOnTheirStrips) {
     std::int64_t images;
     Extents summed;
     bool in_strips;
+    std::int64_t groups = 1;
   };
   for (const Case& each :
-       {Case{1, {0, 1}, true}, Case{1, {1}, true}, Case{2, {0, 1, 2}, true}, Case{2, {1, 2}, true},
-        Case{2, {0}, false}, Case{2, {2, 3}, true}, Case{4, {3}, true}}) {
-    const Module module = strips(each.images, each.summed);
+       {Case{1, {0, 1}, true}, Case{1, {0, 1}, true, 16}, Case{2, {0, 1, 2}, true, 16},
+        Case{1, {1}, true}, Case{2, {0, 1, 2}, true}, Case{2, {1, 2}, true}, Case{2, {0}, false},
+        Case{2, {2, 3}, true}, Case{4, {3}, true}}) {
+    const Module module = strips(each.images, each.summed, each.groups);
     const Module after = passed(module);
     SCOPED_TRACE(to_string(after));
     const std::int64_t rows = 8 / each.images * 3;
