@@ -106,10 +106,11 @@ class ImageFormChoice {
         best = in_form;
       }
       for (const Node* node : best) {
-        if (kind == kRows)
+        if (kind == kRows) {
           chosen.pixels_in_rows.insert(node->id);
-        else
+        } else {
           chosen.strips.emplace(node->id, *node->strips);
+        }
       }
     }
     return chosen;
