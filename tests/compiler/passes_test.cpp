@@ -238,6 +238,49 @@ TEST(Bitcasts, AVectorIsRowsOf128Elements) {
   }
 }
 
+/// Opcodes of what reshapes of a module become, by name.
+std::map<std::string, HloOpcode> reshapes_of(const std::string& body) {
+  Module module = hlo::read_hlo_text(
+      "reshapes",
+      "HloModule reshapes\nsum {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  "
+      "ROOT s = f32[] add(p, q)\n}\nENTRY e {\n  x = f32[1,5000] parameter(0)\n  v = "
+      "f32[5000] parameter(1)\n  z = f32[] constant(0)\n" +
+          body + "}\n");
+  const Verdict verdict = check_graph(case_of(module, 7));
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+  compiler::assign_layouts(module);
+  compiler::find_bitcasts(module);
+  std::map<std::string, HloOpcode> found;
+  for (const HloInstruction& each : module.entry_computation().instructions) {
+    if (each.name[0] == 'r') found[each.name] = each.opcode;
+  }
+  return found;
+}
+
+/// The only element of an array is a scalar where it stands; one that is sliced is read in its
+/// tile.
+TEST(Bitcasts, AScalarIsTheOnlyElementOfAnArray) {
+  const auto of = reshapes_of(
+      "  t = f32[1] reduce(x, z), dimensions={1}, to_apply=sum\n  r1 = f32[] reshape(t)\n"
+      "  a = f32[1,1] slice(x), slice={[0:1], [7:8]}\n  r2 = f32[] reshape(a)\n"
+      "  m = f32[] multiply(r1, r2)\n  b = f32[1,5000] broadcast(m), dimensions={}\n"
+      "  ROOT y = f32[1,5000] add(x, b)\n");
+  EXPECT_EQ(of.at("r1"), HloOpcode::kBitcast);
+  EXPECT_EQ(of.at("r2"), HloOpcode::kReshape);
+}
+
+/// A vector that elementwise operations take as the row of an array is broadcast along its lanes in
+/// their kernel; others get it as a row.
+TEST(Bitcasts, AVectorIsSpreadAlongTheLanesOfElementwiseOperations) {
+  const auto of = reshapes_of(
+      "  r1 = f32[1,5000] reshape(v)\n  m = f32[1,5000] multiply(x, r1)\n  w = f32[5000] "
+      "negate(v)\n"
+      "  r2 = f32[1,5000] reshape(w)\n  n = f32[1,5000] multiply(m, r2)\n"
+      "  c = f32[2,5000] concatenate(n, r2), dimensions={0}\n  ROOT y = f32[2,5000] negate(c)\n");
+  EXPECT_EQ(of.at("r1"), HloOpcode::kBroadcast);
+  EXPECT_EQ(of.at("r2"), HloOpcode::kReshape);
+}
+
 // Simplification.
 
 TEST(Simplify, APartOfOneOperandOfAConcatenationIsAPartOfTheOperand) {

@@ -175,6 +175,18 @@ TEST(PixelsInRows, RandomGradientsHaveTheirValues) {
   expect_values(engine, 120, draw_gradient);
 }
 
+/// A gradient whose images are several deep, one result for each, is none of the kernel's.
+TEST(PixelsInRows, AGradientOfDeepImagesHasItsValues) {
+  const Verdict verdict = check_graph(
+      case_of(hlo::read_hlo_text(
+                  "deep.hlo",
+                  "HloModule m\nENTRY main {\n  x = f32[2,3,6,16,8] parameter(0)\n  g = "
+                  "f32[2,1,4,14,8] parameter(1)\n  ROOT c = f32[3,3,3,8,8] convolution(x, g), "
+                  "window={size=1x4x14}, dim_labels=f012b_i012o->012bf\n}\n"),
+              3));
+  EXPECT_EQ(verdict.kind, Verdict::Kind::kEqual) << verdict.message;
+}
+
 /// Images of several blocks: rows of pixels of one come with those around them.
 TEST(PixelsInRows, BlocksMeetTheRowsAroundThem) {
   const auto check = [](const std::string& operands, const std::string& result,

@@ -363,13 +363,9 @@ void ConvolutionKernel::clear_outside() {
   if (sizes_.shift_y >= 0 && end <= height().input) return;
   GridPoint point(3);
   point[kY] = grid_->index(kY);
-  if (in_rows()) {
-    clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point), {lined_up_, 0},
-                       sizes_.slab_y, sizes_.lines.image_line());
-  } else {
-    clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point), grid_->input(0),
-                       sizes_.slab_y, sizes_.slab_x * sizes_.input_pixel);
-  }
+  clear_rows_outside(builder_, memory_, *input_rows_, first_input_row(point),
+                     in_rows() ? VmemAddress(lined_up_) : grid_->input(0), sizes_.slab_y,
+                     in_rows() ? sizes_.lines.image_line() : sizes_.slab_x * sizes_.input_pixel);
 }
 
 void ConvolutionKernel::clear_weight_rows() {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/dimension_order.h"
@@ -342,17 +341,12 @@ class ConvolutionForms {
   /// let, though their estimates are less.)
   std::optional<LineForm> line_with_pixels_in_rows(const HloInstruction& line) {
     const hlo::Shape input = edit_.shape(line.operands[0]), window = edit_.shape(line.operands[1]);
-    const std::int64_t batch = extent_of(input, images_of(line)[0].roles.batch);
-    if (has_groups(line) || batch >= isa::kSublanes) return std::nullopt;
-    const SpatialForm image = with_spatial_dimension(line, input, window, 0);
-    const SpatialForm form =
-        with_spatial_dimension(image.convolution, image.input, image.window, 0);
-    const std::optional<double> cycles =
-        kernels_.cycles(form.convolution, form.input, form.window, false);
-    if (!cycles) return std::nullopt;
+    if (has_groups(line)) return std::nullopt;
+    const auto rows = with_pixels_in_rows(line, input, window, kernels_);
+    if (!rows) return std::nullopt;
     double bytes = 0;
-    for (const hlo::Shape& shape : images_in_rows(form)) bytes += double(shape.padded_bytes());
-    return LineForm{-1, *cycles, bytes / kernels_.target().hbm_bytes_per_cycle};
+    for (const hlo::Shape& image : rows->images) bytes += double(image.padded_bytes());
+    return LineForm{-1, rows->cycles, bytes / kernels_.target().hbm_bytes_per_cycle};
   }
 
   /// A line of few features, on one side of the convolution at least, whose strips fill the lanes.

@@ -175,15 +175,11 @@ class ImageFormChoice {
 
   void add_rows(Node& node, const HloInstruction& convolution, const hlo::Shape& input,
                 const hlo::Shape& window) {
-    const std::int64_t batch = extent_of(input, node.images[0].roles.batch);
-    if (batch >= isa::kSublanes) return;
-    const SpatialForm rows = with_spatial_dimension(convolution, input, window, 0);
-    const auto cycles = kernels_.cycles(rows.convolution, rows.input, rows.window, false);
-    if (!cycles) return;
+    const auto rows = with_pixels_in_rows(convolution, input, window, kernels_);
+    if (!rows) return;
     Form form;
-    form.cycles = *cycles;
-    const std::array<hlo::Shape, 2> images = images_in_rows(rows);
-    form.registers = {registers_of(images[0]), registers_of(images[1])};
+    form.cycles = rows->cycles;
+    form.registers = {registers_of(rows->images[0]), registers_of(rows->images[1])};
     node.forms[kRows] = form;
   }
 
@@ -355,12 +351,24 @@ std::set<hlo::InstructionId> lines_of_few_features(const hlo::Module& module, st
   return found;
 }
 
-std::array<hlo::Shape, 2> images_in_rows(const SpatialForm& form) {
+std::optional<PixelsInRows> with_pixels_in_rows(const HloInstruction& convolution,
+                                                const hlo::Shape& input, const hlo::Shape& window,
+                                                ConvolutionKernels& kernels) {
+  if (extent_of(input, images_of(convolution)[0].roles.batch) >= isa::kSublanes) {
+    return std::nullopt;
+  }
+  SpatialForm form{convolution, input, window};
+  while (!has_pixels_in_rows(form.convolution)) {
+    form = with_spatial_dimension(form.convolution, form.input, form.window, 0);
+  }
+  const auto cycles = kernels.cycles(form.convolution, form.input, form.window, false);
+  if (!cycles) return std::nullopt;
   const ConvolutionOrders orders = convolution_orders(form.convolution, false);
   const bool gradient = has_large_window(form.convolution);
-  return {in_order(form.input, orders.input),
-          gradient ? in_order(form.window, orders.window)
-                   : in_order(form.convolution.shape, orders.output)};
+  return PixelsInRows{*cycles,
+                      {in_order(form.input, orders.input),
+                       gradient ? in_order(form.window, orders.window)
+                                : in_order(form.convolution.shape, orders.output)}};
 }
 
 ImageForms image_forms_that_take_less(const hlo::Module& module, const GraphEditor& edit,

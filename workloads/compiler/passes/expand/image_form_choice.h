@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "workloads/compiler/passes/expand/convolution_kernels.h"
@@ -29,8 +30,15 @@ struct ImageForms {
 ImageForms image_forms_that_take_less(const hlo::Module& module, const GraphEditor& edit,
                                       ConvolutionKernels& kernels, const IsDirect& is_direct);
 
-/// Both images of a convolution of three spatial dimensions, as its kernel has them.
-std::array<hlo::Shape, 2> images_in_rows(const SpatialForm& form);
+/// A convolution with its pixels in the rows of tiles.
+struct PixelsInRows {
+  double cycles;                     ///< Of its kernel.
+  std::array<hlo::Shape, 2> images;  ///< As that has them.
+};
+/// Of fewer images, or lines, than a tile has rows; none: there are more, or there is no kernel.
+std::optional<PixelsInRows> with_pixels_in_rows(const hlo::HloInstruction& convolution,
+                                                const hlo::Shape& input, const hlo::Shape& window,
+                                                ConvolutionKernels& kernels);
 
 /// The convolutions of lines of the entry with fewer features than `few` on one side whose images,
 /// with what elementwise operations make of them, only such convolutions and sums read and make: no

@@ -396,35 +396,32 @@ bool is_only_element(const hlo::Computation& entry, const HloInstruction& reshap
          stored_shape(operand.shape).type == stored_shape(reshape.shape).type;
 }
 
+/// Whether elementwise operations read the value, and nobody else does.
+bool is_read_by_elementwise(const hlo::Computation& entry, InstructionId id) {
+  bool is_read = false;
+  for (const HloInstruction& user : entry.instructions) {
+    if (!contains(user.operands, id)) continue;
+    if (!hlo::is_elementwise(user.opcode)) return false;
+    is_read = true;
+  }
+  return is_read && id != entry.root;
+}
+
 /// Whether a vector becomes the one row of an array that only elementwise operations read: as one
 /// that is broadcast along the lanes their kernels have it.
 bool spreads_along_lanes(const hlo::Computation& entry, const HloInstruction& reshape) {
   const Shape &from = entry.at(reshape.operands[0]).shape, &to = reshape.shape;
   const std::int64_t lanes = only_long_dimension(to);
-  if (reshape.opcode != HloOpcode::kReshape || from.rank() != 1 || to.rank() < 2 || lanes < 0 ||
-      to.layout.minor_to_major[0] != lanes || reshape.id == entry.root) {
-    return false;
-  }
-  return std::all_of(entry.instructions.begin(), entry.instructions.end(),
-                     [&](const HloInstruction& user) {
-                       return !contains(user.operands, reshape.id) ||
-                              (hlo::is_elementwise(user.opcode) && !user.shape.is_tuple());
-                     });
+  return reshape.opcode == HloOpcode::kReshape && from.rank() == 1 && to.rank() >= 2 &&
+         lanes >= 0 && to.layout.minor_to_major[0] == lanes &&
+         is_read_by_elementwise(entry, reshape.id);
 }
 
 /// Whether the kernel that makes the words, or those that read them, take them as another type.
 bool is_in_kernel(const hlo::Computation& entry, const HloInstruction& words) {
-  const auto is_computed = [](const HloInstruction& value) {
-    return hlo::is_elementwise(value.opcode) || value.opcode == HloOpcode::kIota;
-  };
-  if (is_computed(entry.at(words.operands[0]))) return true;
-  bool is_read = false;
-  for (const HloInstruction& user : entry.instructions) {
-    if (!contains(user.operands, words.id)) continue;
-    if (!is_computed(user)) return false;
-    is_read = true;
-  }
-  return is_read && words.id != entry.root;
+  const HloOpcode made_by = entry.at(words.operands[0]).opcode;
+  return hlo::is_elementwise(made_by) || made_by == HloOpcode::kIota ||
+         is_read_by_elementwise(entry, words.id);
 }
 
 }  // namespace
