@@ -279,17 +279,6 @@ HostArray InitialValues::share_of(HostArray whole, std::uint32_t number, std::si
 
 std::vector<std::uint32_t> InitialValues::words(const isa::Buffer& buffer,
                                                 std::size_t place) const {
-  if (workload_.frontend && inputs_.empty()) {
-    std::vector<std::vector<std::uint8_t>> state =
-        frontend::initial_values(*workload_.frontend, seed_, static_cast<std::int64_t>(place));
-    if (buffer.index < state.size()) {
-      const hlo::Computation& entry = workload_.frontend->module.entry_computation();
-      HostArray array;
-      array.shape = entry.at(entry.parameters().at(buffer.index)).shape;
-      array.bytes = std::move(state[buffer.index]);
-      return compiler::words_for(buffer, share_of(std::move(array), buffer.index, place));
-    }
-  }
   return compiler::words_for(buffer, parameter(buffer, buffer.index, place, 0));
 }
 
