@@ -1,11 +1,13 @@
 #include "models/machine.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "models/clock_cycles.h"
 #include "models/core/followed_kernels.h"
@@ -235,9 +237,9 @@ class Machine::Impl {
   }
   void check_length(const RunOptions& options, std::size_t cores) const;
   void load_hbm(std::uint32_t core);
-  void assume_inputs(std::uint32_t core, const RunOptions& options);
-  const std::vector<std::uint32_t>& input(std::uint32_t core, std::uint32_t buffer,
-                                          const RunOptions& options);
+  void assume_inputs(std::uint32_t of_class, const CoreClasses& classes, const RunOptions& options);
+  const std::vector<std::uint32_t>& input(std::uint32_t of_class, const CoreClasses& classes,
+                                          std::uint32_t buffer, const RunOptions& options);
   std::vector<std::string> notes(const std::vector<Core*>& cores, const FollowedKernels& followed,
                                  const RunOptions& options) const;
   void load_block(std::uint32_t core, std::uint64_t granule,
@@ -280,18 +282,33 @@ void Machine::Impl::load_hbm(std::uint32_t core) {
   }
 }
 
-/// The words of an input where control depends on it: zeros when nobody gave any.
-const std::vector<std::uint32_t>& Machine::Impl::input(std::uint32_t core, std::uint32_t buffer,
+/// The words of an input where control depends on it, in all members of a class: zeros when nobody
+/// gave any. Where members have other ones, the class splits.
+const std::vector<std::uint32_t>& Machine::Impl::input(std::uint32_t of_class,
+                                                       const CoreClasses& classes,
+                                                       std::uint32_t buffer,
                                                        const RunOptions& options) {
-  const auto [found, first] = inputs_.try_emplace({core, buffer});
-  if (first && options.inputs) found->second = options.inputs(core, program_.buffers[buffer]);
+  const CoreClasses::Members& members = classes.members(of_class);
+  const auto [found, first] = inputs_.try_emplace({members.front(), buffer});
+  if (!first || !options.inputs) return found->second;
+  std::vector<std::uint64_t> keys;
+  for (std::size_t member = members.size(); member-- > 0;) {
+    found->second = options.inputs(members[member], program_.buffers[buffer]);
+    const auto* bytes = reinterpret_cast<const char*>(found->second.data());
+    keys.push_back(
+        std::hash<std::string_view>{}({bytes, found->second.size() * sizeof(std::uint32_t)}));
+  }
+  std::reverse(keys.begin(), keys.end());
+  require_alike("an input that control depends on", of_class, keys);
   return found->second;
 }
 
-void Machine::Impl::assume_inputs(std::uint32_t core, const RunOptions& options) {
-  hbm_[core].set_contents([ this, core, &options ](std::uint32_t buffer) -> const auto& {
-    return input(core, buffer, options);
-  });
+void Machine::Impl::assume_inputs(std::uint32_t of_class, const CoreClasses& classes,
+                                  const RunOptions& options) {
+  const std::uint32_t core = classes.members(of_class).front();
+  hbm_[core].set_contents([
+    this, of_class, &classes, &options
+  ](std::uint32_t buffer) -> const auto& { return input(of_class, classes, buffer, options); });
   for (std::uint32_t b = 0; b < program_.buffers.size(); ++b) {
     const isa::Buffer& buffer = program_.buffers[b];
     if (buffer.role != isa::BufferRole::kParameter) continue;
@@ -370,10 +387,12 @@ RunResult Machine::Impl::run(const RunOptions& options) {
   std::size_t spent = 0;  ///< Cores that were simulated in vain, run by run.
   while (true) {
     followed.begin_run(options.follow);
+    // What vector units do with data is followed for each core by itself.
+    const CoreClasses& these = followed.any_kernel() ? unfolded : classes;
     try {
       return with_all_steps(
-          attempt(options, numbers, followed, classes, may_repeat(options, followed)), options,
-          numbers, followed, classes);
+          attempt(options, numbers, followed, these, may_repeat(options, followed)), options,
+          numbers, followed, these);
     } catch (const MembersDiffer& differ) {
       spent += classes.size();
       classes.split(differ.of_class(), differ.keys());
@@ -382,13 +401,14 @@ RunResult Machine::Impl::run(const RunOptions& options) {
       if (2 * (spent + classes.size()) > numbers.size()) classes = unfolded;
     } catch (const UnknownControl& unknown) {
       if (!follow_more(options, unknown, followed)) throw;
-      classes = unfolded;
+    } catch (const FollowedInVain&) {
+      followed.refuse_all();
     } catch (const FollowLimit& limit) {
       followed.refuse(limit.kernel());
       if (limit.is_of_memory()) followed.refuse_copies(limit.kernel());
     } catch (const ProgramFault&) {
       // The text names cores: each for itself, where that takes no minutes.
-      if (!classes.folded() || numbers.size() > kMostFaultyCores) throw;
+      if (!these.folded() || numbers.size() > kMostFaultyCores) throw;
       classes = unfolded;
     }
     begin_again(options, numbers, followed);
@@ -457,9 +477,8 @@ Machine::Impl::Attempt Machine::Impl::attempt(const RunOptions& options,
                                               const FollowedKernels& followed,
                                               const CoreClasses& classes, bool finds_repetition) {
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    const std::uint32_t core = classes.members(c).front();
-    load_hbm(core);
-    if (followed.any()) assume_inputs(core, options);
+    load_hbm(classes.members(c).front());
+    if (followed.any()) assume_inputs(static_cast<std::uint32_t>(c), classes, options);
   }
   const KernelContext kernel;
   RunClock clock;

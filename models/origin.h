@@ -76,6 +76,13 @@ class UnknownControl : public ProgramFault {
   std::optional<std::uint32_t> followed_kernel_;
 };
 
+/// Kernels are followed, but the address of a DMA is unknown all the same, as is all that reached
+/// the scalar unit from data so far: it comes from where nobody looks, the infeed for one.
+class FollowedInVain : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// A kernel that is followed costs more than RunOptions::follow allows.
 class FollowLimit : public std::runtime_error {
  public:

@@ -272,7 +272,11 @@ Sequencer::Contact Sequencer::start_dma(const Interaction& interaction) {
 /// Where a DMA goes decides about time as a branch does: an unknown address is followed as far as
 /// data may be. A placeholder stands for what is left.
 void Sequencer::follow_address(Origin origin) const {
-  if (!scalar_.can_follow(origin)) return;
+  if (origin.known()) return;
+  if (!scalar_.can_follow(origin)) {
+    if (scalar_.follows_in_vain()) throw FollowedInVain(where());
+    return;
+  }
   throw UnknownControl(where() + ": an address of a DMA is unknown with values off\n  " + code(),
                        origin);
 }

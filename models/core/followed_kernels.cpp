@@ -49,6 +49,7 @@ bool FollowedKernels::sets_index_addresses(std::uint32_t kernel) const {
 
 void FollowedKernels::begin_run(const FollowLimits& limits) {
   limits_ = limits;
+  used_ = false;
   spent_instructions_ = 0;
   spent_bytes_ = 0;
   spent_bytes_by_.clear();
@@ -117,6 +118,11 @@ void FollowedKernels::refuse(std::uint32_t kernel) {
     refused_.insert(each);
     kernels_.erase(each);
   }
+}
+
+void FollowedKernels::refuse_all() {
+  for (const auto& [kernel, followed] : kernels_) refused_.insert(kernel);
+  kernels_.clear();
 }
 
 bool FollowedKernels::refused(Origin origin) const {

@@ -37,6 +37,8 @@ class FollowedKernels {
   /// Nor is anything that it writes to HBM, though it had it from HBM.
   void refuse_copies(std::uint32_t kernel) { copies_refused_.insert(kernel); }
   bool copies_refused(std::uint32_t kernel) const { return copies_refused_.count(kernel) != 0; }
+  /// None of those that are followed now is, from now on.
+  void refuse_all();
   /// Nothing more is followed than now.
   void refuse_others() { others_refused_ = true; }
   /// Whether control goes on without this unknown value.
@@ -46,6 +48,7 @@ class FollowedKernels {
 
   /// Something is followed: memories have to say where what they do not know comes from.
   bool any() const { return any_; }
+  bool any_kernel() const { return !kernels_.empty(); }
   bool follows(std::uint32_t kernel) const { return kernels_.count(kernel) != 0; }
   /// The kernel that another one opens (isa::CallSite::opens). Both are followed together.
   std::optional<std::uint32_t> opened_by(std::uint32_t kernel) const {
@@ -70,6 +73,10 @@ class FollowedKernels {
   std::vector<std::string> names() const;
 
   void begin_run(const FollowLimits& limits);
+  /// Known data reaches the scalar unit.
+  void note_use() const { used_ = true; }
+  /// Since begin_run() none did, though kernels are followed.
+  bool in_vain() const { return any_kernel() && !used_; }
   /// Counts what the present steps of all cores cost; throws FollowLimit.
   void spend_instructions(std::uint32_t kernel, std::uint64_t count) const;
   /// The memory of a core holds so many bytes more, or less.
@@ -93,6 +100,7 @@ class FollowedKernels {
   std::set<std::uint32_t> refused_;
   std::set<std::uint32_t> copies_refused_;
   FollowLimits limits_;
+  mutable bool used_ = false;  ///< Data that is known.
   mutable std::uint64_t spent_instructions_ = 0;
   mutable std::int64_t spent_bytes_ = 0;
   mutable std::map<std::uint32_t, std::int64_t> spent_bytes_by_;  ///< By kernel.

@@ -138,12 +138,18 @@ void ScalarLanes::compute(const MicroOp& op, const Registers& registers, Values&
   }
 }
 
+ScalarLanes::Values ScalarLanes::words(const MicroOp& op, const Registers& registers) const {
+  Values result = values({op.reg[0], 0}, registers[op.reg[0]]);
+  const Values second = values({op.reg[1], op.immediate[1]}, registers[op.reg[1]]);
+  for (std::size_t i = 0; i < members_; ++i) result[i] += second[i];
+  return result;
+}
+
 void ScalarLanes::load(const MicroOp& op, const Registers& registers,
                        const std::vector<std::uint32_t>& smem, Values& result) const {
-  const Values first = values({op.reg[0], 0}, registers[op.reg[0]]);
-  const Values second = values({op.reg[1], op.immediate[1]}, registers[op.reg[1]]);
+  const Values read = words(op, registers);
   for (std::size_t i = 0; i < members_; ++i) {
-    const std::uint32_t word = first[i] + second[i];
+    const std::uint32_t word = read[i];
     if (word >= smem.size()) differ_all("an address in SMEM beyond it");
     result[i] = smem[word];
     if (const auto found = words_.find(word); found != words_.end()) result[i] = found->second[i];

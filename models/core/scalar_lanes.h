@@ -51,6 +51,9 @@ class ScalarLanes {
     return varying_ != 0 &&
            (varies(op.guard.reg) || varies(op.reg[0]) || varies(op.reg[1]) || varies(op.reg[2]));
   }
+  /// The words of SMEM that a load or a store of the members goes to.
+  Values words(const MicroOp& op,
+               const std::array<std::uint32_t, scalar_file::kSize>& registers) const;
   /// The operation on all members, of one that touches(); `registers` are the representative's
   /// before it, `smem` its memory. Throws MembersDiffer where control or the address of a store
   /// would differ.

@@ -1,5 +1,7 @@
 #include "models/core/scalar_unit.h"
 
+#include <algorithm>
+
 #include "models/core/knowledge.h"
 
 namespace tpu {
@@ -117,6 +119,7 @@ ScalarUnit::FromVector ScalarUnit::element(std::uint8_t vector_register,
   }
   const Origin origin = knowledge_->vector(vector_register);
   if (!origin.known()) return {placeholder(), origin};
+  followed_->note_use();
   return {vectors_->vector(vector_register).word[0], origin};
 }
 
@@ -246,15 +249,37 @@ const MicroOp* ScalarUnit::execute_with_lanes(const MicroOp* begin, const MicroO
   return nullptr;
 }
 
+/// What varies and what is unknown do not meet in one operation: each member goes by itself there.
+/// What all members overwrite may be unknown.
 void ScalarUnit::execute_on_lanes(const MicroOp& op) {
-  if (is_unknown(op.guard.reg) || is_unknown(op.reg[0]) || is_unknown(op.reg[1]) ||
-      is_unknown(op.reg[2]) || is_unknown(op.dest) || marked_words_ != 0) {
+  const bool store = op.kind == Kind::kStore;
+  const bool overwrites = !lanes_->varies(op.guard.reg);
+  const bool reads_unknown = is_unknown(op.guard.reg) || is_unknown(op.reg[0]) ||
+                             is_unknown(op.reg[1]) || is_unknown(op.reg[2]);
+  const bool loads_unknown = op.kind == Kind::kLoad && lanes_meet_marked_word(op);
+  const bool keeps_unknown =
+      !overwrites && (store ? lanes_meet_marked_word(op) : is_unknown(op.dest));
+  if (reads_unknown || loads_unknown || keeps_unknown) {
     lanes_->differ_all("a value that varies and one that is unknown");
   }
   const std::uint32_t word = registers_[op.reg[0]] + registers_[op.reg[1]] + op.immediate[1];
   const auto result = lanes_->execute(op, registers_, state_.smem);
   if (!result) return;
-  (op.kind == Kind::kStore ? state_.smem[word] : registers_[op.dest]) = *result;
+  if (store) {
+    state_.smem[word] = *result;
+    note_word(word, {});
+  } else {
+    registers_[op.dest] = *result;
+    note_origin(op.dest, {});
+  }
+}
+
+/// Some member loads from or stores into a word of SMEM of which something is to be said.
+bool ScalarUnit::lanes_meet_marked_word(const MicroOp& op) const {
+  if (marked_words_ == 0) return false;
+  const ScalarLanes::Values words = lanes_->words(op, registers_);
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::uint32_t word) { return !smem_origin(word).plain(); });
 }
 
 const MicroOp* ScalarUnit::run(const MicroOp* begin, const MicroOp* end) {

@@ -45,6 +45,7 @@ class ScalarUnit {
   bool can_follow(Origin origin) const {
     return followed_ != nullptr && !origin.known() && followed_->can_add(origin);
   }
+  bool follows_in_vain() const { return followed_ != nullptr && followed_->in_vain(); }
   /// The kernel that runs now: what its vector unit pushes is its data.
   void enter(std::uint32_t kernel) { kernel_ = kernel; }
 
@@ -140,6 +141,7 @@ class ScalarUnit {
   const MicroOp* execute(const MicroOp* begin, const MicroOp* end);
   const MicroOp* execute_with_lanes(const MicroOp* begin, const MicroOp* end);
   void execute_on_lanes(const MicroOp& op);
+  bool lanes_meet_marked_word(const MicroOp& op) const;
   void require_alike(std::uint8_t reg) const {
     if (lanes_ != nullptr) lanes_->require_alike(reg);
   }

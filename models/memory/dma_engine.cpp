@@ -820,6 +820,7 @@ void DmaEngine::put(MemorySpace space, std::uint64_t address, std::uint32_t gran
     data_->vmem.mark_written(at, granules * hbm_view_.rows());
     if (knowledge_ != nullptr) knowledge_->set_rows(at, granules * hbm_view_.rows(), origin);
   } else if (space == MemorySpace::kSmem) {
+    if (knowledge_ != nullptr) knowledge_->followed().note_use();
     for (std::uint32_t w = 0; w < granules * hbm_view_.words(); ++w) {
       scalar_.write_smem(at + w, words[w], origin);
       if (values_on()) data_->scalar.smem[at + w] = words[w];

@@ -117,45 +117,86 @@ TEST(ScalarUnit, ALoadOfAnUnknownWordGivesAnUnknownRegister) {
   }
 }
 
-/// What differs among the members of a class cannot be worked out with what nobody knows, wherever
-/// that stands: each of them is simulated by itself.
-TEST(ScalarUnit, AClassSplitsWhereWhatVariesMeetsWhatIsUnknown) {
-  enum class Unknown { kNothing, kGuard, kFirst, kSecond, kThird, kDestination, kWord };
-  using U = Unknown;
-  for (const U unknown :
-       {U::kNothing, U::kGuard, U::kFirst, U::kSecond, U::kThird, U::kDestination, U::kWord}) {
-    const CoreClasses classes({0, 1, 2}, 3, true);
-    ScalarLanes lanes(classes, 0);
-    ScalarUnit unit(16, 0, 0);
+/// A unit for three members; word 0 of SMEM differs, and of the words `unknown` nobody knows
+/// anything. Register kB is unknown, kA is what differs.
+struct ThreeMembers {
+  explicit ThreeMembers(std::vector<std::uint32_t> unknown) {
     unit.write_smem(0, 7);
-    lanes.set_word(0, {7, 8, 9});
+    lanes.set_word(0, {7, 8, 0});
     unit.set_lanes(&lanes);
-    if (unknown == U::kWord) unit.write_smem_unknown(9, Origin::nobody());
-    MicroOp pop, load, add;
+    for (const std::uint32_t word : unknown) unit.write_smem_unknown(word, Origin::nobody());
+    MicroOp pop, load;
     pop.kind = Kind::kSpop;  // Of an empty queue: nobody knows what comes.
     pop.dest = kB;
     load.kind = Kind::kLoad;
     load.dest = kA;
-    add.kind = Kind::kCompute;
-    add.opcode = Opcode::kSaddS32;
-    add.dest = unknown == U::kDestination ? kB : kResult;
-    if (unknown == U::kGuard) add.guard.reg = kB;
-    if (unknown == U::kThird) add.reg[2] = kB;
-    add.reg[0] = unknown == U::kFirst ? kB : kA;
-    add.reg[1] = unknown == U::kSecond ? kB : kA;
-    const std::array<MicroOp, 3> ops = {pop, load, add};
-    std::vector<std::uint64_t> keys;
-    try {
-      EXPECT_EQ(unit.run(ops.data(), ops.data() + ops.size()), nullptr);
-    } catch (const MembersDiffer& differ) {
-      keys = differ.keys();
-    }
-    const bool is_known = unknown == U::kNothing;
-    EXPECT_EQ(keys, is_known ? std::vector<std::uint64_t>{} : std::vector<std::uint64_t>({0, 1, 2}))
-        << static_cast<int>(unknown);
-    if (!is_known) continue;
-    EXPECT_EQ(lanes.of(kResult), ScalarLanes::Values({14, 16, 18}));
+    EXPECT_TRUE(agree(pop) && agree(load));
   }
+  /// Whether the members remain together; else each is simulated by itself.
+  bool agree(const MicroOp& op) {
+    try {
+      EXPECT_EQ(unit.run(&op, &op + 1), nullptr) << unit.problem();
+    } catch (const MembersDiffer& differ) {
+      EXPECT_EQ(differ.keys(), (std::vector<std::uint64_t>{0, 1, 2}));
+      return false;
+    }
+    return true;
+  }
+
+  const CoreClasses classes{{0, 1, 2}, 3, true};
+  ScalarLanes lanes{classes, 0};
+  ScalarUnit unit{16, 0, 0};
+};
+
+MicroOp sum_into(std::uint8_t dest, std::uint8_t first, std::uint8_t second) {
+  MicroOp add;
+  add.kind = Kind::kCompute;
+  add.opcode = Opcode::kSaddS32;
+  add.dest = dest;
+  add.reg[0] = first;
+  add.reg[1] = second;
+  return add;
+}
+
+/// What differs among the members of a class cannot be worked out with what nobody knows.
+TEST(ScalarUnit, AClassSplitsWhereWhatVariesMeetsWhatIsUnknown) {
+  EXPECT_FALSE(ThreeMembers({}).agree(sum_into(kResult, kB, kA)));
+  EXPECT_FALSE(ThreeMembers({}).agree(sum_into(kResult, kA, kB)));
+  MicroOp third = sum_into(kResult, kA, kA), guarded = third;
+  third.reg[2] = kB;
+  EXPECT_FALSE(ThreeMembers({}).agree(third));
+  guarded.guard.reg = kB;
+  EXPECT_FALSE(ThreeMembers({}).agree(guarded));
+  // Word 7, 8 or 0.
+  MicroOp load = sum_into(kResult, kA, scalar_file::kZero);
+  load.kind = Kind::kLoad;
+  EXPECT_FALSE(ThreeMembers({8}).agree(load));
+  EXPECT_TRUE(ThreeMembers({1, 6, 9}).agree(load));
+}
+
+/// What all members overwrite may be unknown; what only some do stays so in the others.
+TEST(ScalarUnit, WhatVariesMayOverwriteWhatIsUnknown) {
+  ThreeMembers into_register({9});
+  EXPECT_TRUE(into_register.agree(sum_into(kB, kA, kA)));
+  EXPECT_EQ(into_register.lanes.of(kB), ScalarLanes::Values({14, 16, 0}));
+  EXPECT_TRUE(into_register.unit.origin(kB).known());
+  EXPECT_FALSE(into_register.unit.smem_origin(9).plain());
+
+  MicroOp store;
+  store.kind = Kind::kStore;
+  store.reg[2] = kA;
+  store.immediate[1] = 9;
+  ThreeMembers into_word({9});
+  EXPECT_TRUE(into_word.agree(store));
+  EXPECT_EQ(into_word.lanes.of_word(9), ScalarLanes::Values({7, 8, 0}));
+  EXPECT_TRUE(into_word.unit.smem_origin(9).plain());
+
+  MicroOp sum = sum_into(kB, kA, kA);
+  sum.guard.reg = store.guard.reg = kA;  // Of the third member it does not hold.
+  sum.guard.holds_when = store.guard.holds_when = true;
+  EXPECT_FALSE(ThreeMembers({9}).agree(sum));
+  EXPECT_FALSE(ThreeMembers({9}).agree(store));
+  EXPECT_TRUE(ThreeMembers({8}).agree(store));
 }
 
 }  // namespace

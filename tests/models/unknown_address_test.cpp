@@ -180,6 +180,55 @@ TEST(UnknownAddress, ThatIsNotFollowedCostsWhatAKnownOneCosts) {
             test::run(rows_by_index(1000, 64), without_following()).cycles);
 }
 
+/// Cores whose inputs are equal take the same cycles: one of them stands for all.
+TEST(UnknownAddress, IsThatOfTheCoresOwnInput) {
+  const isa::Program program = rows_by_index(1000, 3);
+  for (const std::uint32_t kinds : {1U, 2U, 8U}) {
+    RunOptions options;
+    options.inputs = [&](std::uint32_t core, const isa::Buffer&) {
+      return std::vector<std::uint32_t>{5 * (core % kinds)};
+    };
+    const RunResult result = test::run(program, options);
+    ASSERT_EQ(result.cores.size(), 8u);
+    EXPECT_EQ(result.simulated_cores, kinds);
+    for (std::uint32_t core = 0; core < 8; ++core) {
+      EXPECT_EQ(result.cores[core].end_cycle, cycles_on(program, 5 * (core % kinds))) << core;
+    }
+  }
+}
+
+/// The kernel that computes the address reads what the host sends, which nobody knows: there is no
+/// use in following it, nor in telling the cores apart.
+TEST(UnknownAddress, OutOfTheInfeedIsNotFollowed) {
+  isa::Program program = test::program_of(R"(
+kernel top
+  { dma.infeed_to_hbm 1, 64, 1 }
+  { dma.done.wait 1, 1 }
+  { vsyncadd 1, -1 }
+  { dma.hbm_to_vmem 64, 1, 0, 1 }
+  { dma.done.wait 1, 1 }
+  { vsyncadd 1, -1 }
+  { inlined_call site = 0 }
+kernel addresses
+  { %v1 = vld [vmem:$0x0] ;; vdelay 3 }
+  { %v1 = vadd.s32 %v1, %v1 ;; vdelay 1 }
+  { vpush %v1 ;; vdelay 9 }
+  { %s1 = spop ;; vdelay 1 }
+  { dma.hbm_to_vmem %s1, 1, 8, 2 }
+  { dma.done.wait 2, 1 }
+)");
+  program.infeed_bytes = isa::kHbmGranuleBytes;
+  program.examples_per_core = 1;
+  const RunResult result = test::run(program, RunOptions());
+  EXPECT_EQ(result.simulated_cores, 1u);
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_NE(result.notes[0].find("8 DMAs go to or from addresses that are unknown"),
+            std::string::npos);
+  for (const std::string& note : result.notes) {
+    EXPECT_EQ(note.find("was followed"), std::string::npos) << note;
+  }
+}
+
 TEST(UnknownAddress, StaysInTheMemory) {
   const MachineParams params;
   const auto granules =
