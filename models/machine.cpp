@@ -434,10 +434,10 @@ void Machine::Impl::begin_again(const RunOptions& options,
   for (std::uint32_t core : numbers) hbm_[core] = MemoryImage();
 }
 
-/// Nothing depends on data, and no slow twin takes part, of which the state is not described.
+/// No vector unit is followed, and no slow twin takes part, of which the state is not described.
 bool Machine::Impl::may_repeat(const RunOptions& options, const FollowedKernels& followed) const {
   return !options.pod_full && !options.values && !options.interpret && !options.hbm_command &&
-         !options.ici_packet && !followed.any();
+         !options.ici_packet && !followed.any_kernel();
 }
 
 /// The result of a run in which periods of steps were taken out, with them; the notes on it.

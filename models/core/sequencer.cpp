@@ -496,7 +496,7 @@ void Sequencer::end_step() {
 }
 
 void Sequencer::describe(StepState& state) const {
-  if (now_ != state.now() || scoreboard_ || data_ != nullptr) state.leave_open();
+  if (now_ != state.now() || scoreboard_) state.leave_open();
   state.add(place_.clock.phase(now_));
   state.add_past(last_contact_);
   const Scoreboard::State& units = blocks_.contents(state_);

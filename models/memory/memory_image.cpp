@@ -210,8 +210,15 @@ std::optional<MemoryImage::InputPart> MemoryImage::input_at(std::uint64_t granul
 }
 
 void MemoryImage::describe(StepState& state) const {
-  if (!assumed_.empty()) state.leave_open();
   state.add(changes_);
+  state.add(inputs_.size());
+  for (const auto& [begin, part] : inputs_) {
+    state.add(begin);
+    state.add(reinterpret_cast<std::uintptr_t>(part.owner));
+    state.add(part.buffer);
+    state.add(part.first);
+    state.add(part.granules);
+  }
   state.add(marked_.size());
   for (const auto& [begin, marked] : marked_) {
     state.add(begin);
