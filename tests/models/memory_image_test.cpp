@@ -100,6 +100,29 @@ TEST(MemoryImage, WhatIsUnknownIsPartOfTheState) {
   EXPECT_NE(state_of(10, 5, Origin::kernel(2)), state);
 }
 
+/// And where inputs, or copies of them, lie: the same granules of the same ones.
+TEST(MemoryImage, WhereInputsLieIsPartOfTheState) {
+  MemoryImage owner, other;
+  const auto state_of = [](std::uint64_t granule, const MemoryImage::InputPart& part) {
+    MemoryImage image;
+    image.assume(0, 4, 1);
+    image.hold(granule, part);
+    StepState state(0);
+    image.describe(state);
+    EXPECT_TRUE(state.is_complete());
+    std::vector<std::uint64_t> words = state.words();
+    words[3] = 0;  // The image itself owns its input.
+    return words;
+  };
+  const std::vector<std::uint64_t> state = state_of(10, {&owner, 1, 2, 3});
+  EXPECT_EQ(state_of(10, {&owner, 1, 2, 3}), state);
+  EXPECT_NE(state_of(11, {&owner, 1, 2, 3}), state);
+  EXPECT_NE(state_of(10, {&other, 1, 2, 3}), state);
+  EXPECT_NE(state_of(10, {&owner, 4, 2, 3}), state);
+  EXPECT_NE(state_of(10, {&owner, 1, 3, 3}), state);
+  EXPECT_NE(state_of(10, {&owner, 1, 2, 4}), state);
+}
+
 /// A page of words is 64 granules.
 TEST(MemoryImage, NothingIsKnownBeforeAndBehindWhatWasWritten) {
   MemoryImage image;

@@ -21,6 +21,7 @@
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/passes/edit.h"
+#include "workloads/compiler/passes/layout/dot_costs.h"
 #include "workloads/compiler/passes/layout/orders_in_step.h"
 #include "workloads/compiler/passes/layout/standing_arrays.h"
 
@@ -35,11 +36,6 @@ using hlo::Shape;
 namespace {
 
 // What the search weighs against each other, in cycles. They decide between orders only.
-constexpr double kTransposeCycles = 128;  ///< A block of 128 by 128 through the transpose unit.
-/// Of so many and so small matrices what is not the products themselves takes most: the kernel is
-/// asked.
-constexpr double kManyMatrices = 16, kSmallProduct = 128 * 128 * 32;
-constexpr double kTileCycles = 64;       ///< A tile of weights against 128 rows, on two MXUs.
 constexpr double kTooLarge = 1e9;        ///< What no kernel can do.
 constexpr double kRangesOfLanes = 12;    ///< That a kernel may go through: the largest share.
 constexpr double kCopiesOfRepeated = 2;  ///< In VMEM: at hand, and on its way.
@@ -71,6 +67,7 @@ class LayoutSearch {
         target_(target),
         bytes_per_cycle_(target.hbm_bytes_per_cycle),
         vmem_bytes_(static_cast<double>(target.vmem_bytes)),
+        dot_costs_(target),
         given_(given),
         orders_(orders),
         users_(users_of(computation)),
@@ -135,13 +132,6 @@ class LayoutSearch {
   double copies_to_concatenate(const HloInstruction& concatenate);
   double copies_to_rows(const HloInstruction& instruction);
   double relation_cost(InstructionId id);
-  struct DotCost {
-    double products = 0;
-    double copies = 0;  ///< And blocks that are turned.
-  };
-  DotCost cost_of_products(DotProblem problem) const;
-  DotCost cost_with_copies(const HloInstruction& dot, const Shape& lhs, const Shape& rhs,
-                           const Shape& result) const;
   double dot_cost(InstructionId id, bool counts_products = true);
   double avoidable_cost(int g);
   double woven_vector_cost(const HloInstruction& reshape);
@@ -161,6 +151,7 @@ class LayoutSearch {
   bool is_entry_;
   const Target& target_;
   double bytes_per_cycle_, vmem_bytes_;
+  DotCosts dot_costs_;
   const std::vector<DimensionOrder>& given_;
   std::vector<DimensionOrder>& orders_;
   std::vector<std::vector<InstructionId>> users_;
@@ -170,9 +161,6 @@ class LayoutSearch {
   bool asks_for_parts_ = false;
   std::vector<InstructionId> group_of_;  ///< First a forest over arrays, then numbers of groups.
   std::vector<Group> groups_;
-  /// Of each dot with its arrays' orders, so far.
-  std::map<std::tuple<InstructionId, DimensionOrder, DimensionOrder, DimensionOrder>, DotCost>
-      dot_costs_;
   std::vector<double> traffic_;  ///< Of each array: how often kernels read or write it.
   std::vector<std::size_t> number_of_shape_;                            ///< Of each array.
   std::vector<std::map<DimensionOrder, std::optional<double>>> bytes_;  ///< Of each shape, so far.
@@ -426,58 +414,11 @@ double LayoutSearch::copies_to_rows(const HloInstruction& instruction) {
          moved_cost(instruction.id, row_major(instruction.shape.rank()), order(instruction.id));
 }
 
-/// Of a dot by its products, and of the blocks that it turns.
-LayoutSearch::DotCost LayoutSearch::cost_of_products(DotProblem problem) const {
-  const auto tiles = [](double extent) { return std::ceil(extent / 128); };
-  exchange_where_cheaper(problem);
-  double matrices = 1;
-  for (const OuterDimension& outer : problem.outer) matrices *= outer.extent;
-  for (const OuterDimension& outer : problem.outer_k) matrices *= outer.extent;
-  const double products =
-      matrices * tiles(problem.m) * tiles(problem.n) * tiles(problem.k) * kTileCycles;
-  const double multiplications = double(problem.m) * problem.n * problem.k;
-  if (matrices >= kManyMatrices && multiplications <= kSmallProduct) {
-    const double cycles = product_cycles(std::move(problem), target_);
-    return {std::min(products, cycles), std::max(0.0, cycles - products)};
-  }
-  return {products, double(blocks_to_transpose(problem)) * kTransposeCycles};
-}
-
-/// Copies bring arrays that lie as no matrices into orders in which they do, and the product reads
-/// and writes those.
-LayoutSearch::DotCost LayoutSearch::cost_with_copies(const HloInstruction& dot, const Shape& lhs,
-                                                     const Shape& rhs, const Shape& result) const {
-  const DotOrders orders = orders_of_matrices(dot, lhs, rhs, result);
-  DotCost cost;
-  const auto moved = [&](const Shape& array, const DimensionOrder& order, bool to_dot) {
-    const Shape matrices = in_order(array, order);
-    cost.copies +=
-        to_dot ? move_cycles(array, matrices, target_) : move_cycles(matrices, array, target_);
-    cost.copies += double(matrices.padded_bytes() - array.padded_bytes()) / bytes_per_cycle_;
-    return matrices;
-  };
-  const Shape left = moved(lhs, orders.lhs, true), right = moved(rhs, orders.rhs, true),
-              out = moved(result, orders.result, false);
-  if (std::optional<DotProblem> problem = find_dot_problem(dot, left, right, out)) {
-    const DotCost products = cost_of_products(*std::move(problem));
-    cost.products = products.products;
-    cost.copies += products.copies;
-  }
-  return cost;
-}
-
 double LayoutSearch::dot_cost(InstructionId id, bool counts_products) {
   const InstructionId lhs = at(id).operands[0], rhs = at(id).operands[1];
   if (!takes_part(lhs) || !takes_part(rhs)) return 0;
-  const auto [place, is_new] = dot_costs_.try_emplace({id, order(lhs), order(rhs), order(id)});
-  DotCost& cost = place->second;
-  if (is_new) {
-    const Shape left = in_order(shape(lhs), order(lhs)), right = in_order(shape(rhs), order(rhs)),
-                result = in_order(shape(id), order(id));
-    std::optional<DotProblem> problem = find_dot_problem(at(id), left, right, result);
-    cost = problem ? cost_of_products(*std::move(problem))
-                   : cost_with_copies(at(id), left, right, result);
-  }
+  const DotCosts::Cost& cost =
+      dot_costs_.of(at(id), shape(lhs), shape(rhs), {order(lhs), order(rhs), order(id)});
   return cost.copies + (counts_products ? cost.products : 0);
 }
 
