@@ -26,9 +26,10 @@ ENTRY main {
   turned = f32[64,256,256] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
   other_side = f32[64,256,256] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={2}
   narrow = f32[64,256,128] dot(x, small), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+  half_right = f32[64,256,256] dot(y, rounded), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}
   half = f32[64,256,256] dot(rounded, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}
   precise = f32[64,256,256] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}, operand_precision={highest,highest}
-  ROOT all = (f32[64,256,256], f32[64,256,256], f32[64,256,256], f32[64,256,256], f32[64,256,128], f32[64,256,256], f32[64,256,256]) tuple(first, second, turned, other_side, narrow, half, precise)
+  ROOT all = (f32[64,256,256], f32[64,256,256], f32[64,256,256], f32[64,256,256], f32[64,256,128], f32[64,256,256], f32[64,256,256], f32[64,256,256]) tuple(first, second, turned, other_side, narrow, half, half_right, precise)
 }
 )";
 
