@@ -1,7 +1,9 @@
 #include "workloads/compiler/kernels/relayout/relayout_stretches.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "sim/base/ceil_divide.h"
 #include "workloads/compiler/ir/array_layout.h"
@@ -26,26 +28,25 @@ struct Slab {
   std::int64_t begin = 0, extent = 0;
   std::vector<Box> boxes;
   std::vector<SlabArray> sources;
+  /// Of the sources, by operand, first index and how much longer they are than the slab.
+  std::map<std::tuple<int, std::int64_t, std::int64_t>, int> numbers;
 
   void add(Box box, const SlabArray& source) {
-    const auto same = [&](const SlabArray& each) {
-      return each.operand == source.operand && each.begin == source.begin &&
-             each.more == source.more;
-    };
-    const auto found = std::find_if(sources.begin(), sources.end(), same);
-    box.source = static_cast<int>(found - sources.begin());
-    if (found == sources.end()) sources.push_back(source);
+    const auto [number, is_new] = numbers.try_emplace({source.operand, source.begin, source.more},
+                                                      static_cast<int>(sources.size()));
+    box.source = number->second;
+    if (is_new) sources.push_back(source);
     boxes.push_back(std::move(box));
   }
 
-  /// Whether the other slab is the next one of the same kind.
-  bool is_before(const Slab& other) const {
+  /// Whether the other slab, so many slabs further, is of the same kind.
+  bool is_before(const Slab& other, std::int64_t slabs = 1) const {
     return extent == other.extent && boxes == other.boxes &&
            std::equal(sources.begin(), sources.end(), other.sources.begin(), other.sources.end(),
-                      [](const SlabArray& one, const SlabArray& next) {
+                      [&](const SlabArray& one, const SlabArray& next) {
                         return one.operand == next.operand && one.more == next.more &&
                                one.advance == next.advance &&
-                               one.begin + *one.advance == next.begin;
+                               one.begin + slabs * *one.advance == next.begin;
                       });
   }
 };
@@ -61,7 +62,7 @@ SlabArray cut(SlabArray array, int dimension) {
 Slab slab_at(const MovedSlabs& moved, std::int64_t begin, std::int64_t of_slab) {
   const auto at = static_cast<std::size_t>(moved.dimension);
   const std::int64_t tile = tile_of(moved);
-  Slab slab{begin, std::min(of_slab, extent_of(moved.target, moved.dimension) - begin), {}, {}};
+  Slab slab{begin, std::min(of_slab, extent_of(moved.target, moved.dimension) - begin), {}, {}, {}};
   for (Box box : moved.boxes) {
     Box::Dimension& d = box.dimensions[at];
     const std::int64_t first = ceil_divide(std::max<std::int64_t>(begin - d.to, 0), d.spread);
@@ -80,6 +81,18 @@ Slab slab_at(const MovedSlabs& moved, std::int64_t begin, std::int64_t of_slab) 
     slab.add(std::move(box), source);
   }
   return slab;
+}
+
+/// Behind an index of the result, the first one at which a box or the result begins or ends.
+std::int64_t next_border(const MovedSlabs& moved, std::int64_t behind) {
+  std::int64_t next = extent_of(moved.target, moved.dimension);
+  for (const Box& box : moved.boxes) {
+    const Box::Dimension& d = box.dimensions[static_cast<std::size_t>(moved.dimension)];
+    for (const std::int64_t border : {d.to, d.to + (d.extent - 1) * d.spread + 1}) {
+      if (border > behind) next = std::min(next, border);
+    }
+  }
+  return next;
 }
 
 }  // namespace
@@ -101,6 +114,16 @@ std::vector<SlabStretch> stretches_of(const MovedSlabs& moved, std::int64_t tile
     Slab slab = slab_at(moved, begin, of_slab);
     if (!stretches.empty() && last.is_before(slab)) {
       stretches.back().extent += of_slab;
+      // Slabs before the next border are of one kind, unless one reaches the end of what it takes.
+      std::int64_t slabs = (next_border(moved, begin) - begin) / of_slab - 1;
+      for (; slabs > 1; slabs /= 2) {
+        Slab far = slab_at(moved, begin + slabs * of_slab, of_slab);
+        if (!slab.is_before(far, slabs)) continue;
+        stretches.back().extent += slabs * of_slab;
+        begin = far.begin;
+        slab = std::move(far);
+        break;
+      }
     } else {
       SlabStretch stretch{slab.sources, cut(moved.target, moved.dimension), slab.extent, of_slab,
                           moved.body(slab.boxes)};

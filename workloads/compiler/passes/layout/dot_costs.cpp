@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/dot_orders.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 

@@ -1,13 +1,11 @@
 #include "workloads/compiler/passes/layout/layout_search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "isa/instruction.h"
@@ -16,8 +14,6 @@
 #include "workloads/compiler/cost.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/ir/array_part.h"
-#include "workloads/compiler/ir/dot_orders.h"
-#include "workloads/compiler/ir/dot_problem.h"
 #include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/ir/tile_parts.h"
 #include "workloads/compiler/passes/edit.h"
