@@ -115,7 +115,7 @@ hlo::Module module_of(const char* name, const frontend::WorkloadOptions& options
 }
 
 /// Of two layers. Its tokens, out of the infeed, are addresses that nobody knows.
-frontend::WorkloadOptions small_bert() {
+frontend::WorkloadOptions small_roberta() {
   frontend::WorkloadOptions options;
   options.batch = 8;
   options.layers = options.heads = 2;
@@ -164,8 +164,8 @@ std::vector<Work> all_work() {
       {"step of mlp, one core", "step", [] { return step("mlp", 1, false); }},
       {"step of mlp, eight cores folded", "step", [] { return step("mlp", 8, false); }},
       {"step of mlp, eight cores", "step", [] { return step("mlp", 8, true); }},
-      {"step of a small bert, eight cores folded", "step",
-       [] { return step("bert", 8, false, small_bert()); }},
+      {"step of a small roberta, eight cores folded", "step",
+       [] { return step("roberta", 8, false, small_roberta()); }},
       {"compiling mlp", "module",
        [] {
          const hlo::Module module = module_of("mlp");
