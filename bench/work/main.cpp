@@ -121,7 +121,7 @@ frontend::WorkloadOptions small_roberta() {
   options.layers = options.heads = 2;
   options.width = 128;
   options.sequence = 32;
-  options.vocabulary = 1000;
+  options.vocabulary = 20000;
   return options;
 }
 
