@@ -39,14 +39,14 @@ struct Slab {
     boxes.push_back(std::move(box));
   }
 
-  /// Whether the other slab, so many slabs further, is of the same kind.
-  bool is_before(const Slab& other, std::int64_t slabs = 1) const {
+  /// Whether the other slab is the next one of the same kind.
+  bool is_before(const Slab& other) const {
     return extent == other.extent && boxes == other.boxes &&
            std::equal(sources.begin(), sources.end(), other.sources.begin(), other.sources.end(),
-                      [&](const SlabArray& one, const SlabArray& next) {
+                      [](const SlabArray& one, const SlabArray& next) {
                         return one.operand == next.operand && one.more == next.more &&
                                one.advance == next.advance &&
-                               one.begin + slabs * *one.advance == next.begin;
+                               one.begin + *one.advance == next.begin;
                       });
   }
 };
@@ -83,18 +83,6 @@ Slab slab_at(const MovedSlabs& moved, std::int64_t begin, std::int64_t of_slab) 
   return slab;
 }
 
-/// Behind an index of the result, the first one at which a box or the result begins or ends.
-std::int64_t next_border(const MovedSlabs& moved, std::int64_t behind) {
-  std::int64_t next = extent_of(moved.target, moved.dimension);
-  for (const Box& box : moved.boxes) {
-    const Box::Dimension& d = box.dimensions[static_cast<std::size_t>(moved.dimension)];
-    for (const std::int64_t border : {d.to, d.to + (d.extent - 1) * d.spread + 1}) {
-      if (border > behind) next = std::min(next, border);
-    }
-  }
-  return next;
-}
-
 }  // namespace
 
 std::int64_t tiles_along(const MovedSlabs& moved) {
@@ -114,16 +102,6 @@ std::vector<SlabStretch> stretches_of(const MovedSlabs& moved, std::int64_t tile
     Slab slab = slab_at(moved, begin, of_slab);
     if (!stretches.empty() && last.is_before(slab)) {
       stretches.back().extent += of_slab;
-      // Slabs before the next border are of one kind, unless one reaches the end of what it takes.
-      std::int64_t slabs = (next_border(moved, begin) - begin) / of_slab - 1;
-      for (; slabs > 1; slabs /= 2) {
-        Slab far = slab_at(moved, begin + slabs * of_slab, of_slab);
-        if (!slab.is_before(far, slabs)) continue;
-        stretches.back().extent += slabs * of_slab;
-        begin = far.begin;
-        slab = std::move(far);
-        break;
-      }
     } else {
       SlabStretch stretch{slab.sources, cut(moved.target, moved.dimension), slab.extent, of_slab,
                           moved.body(slab.boxes)};
