@@ -349,9 +349,8 @@ void Machine::Impl::check_length(const RunOptions& options, std::size_t cores) c
   throw UsageError(text.str());
 }
 
-/// The classes of cores that a run begins with. With values every core computes on its own data,
-/// and so it does where control follows data; what was loaded into a core is its own, too. Chips
-/// of different clocks never are alike.
+/// The classes of cores that a run begins with. With values every core computes on its own data;
+/// what was loaded into a core is its own, too. Chips of different clocks never are alike.
 CoreClasses Machine::Impl::first_classes(const RunOptions& options,
                                          const std::vector<std::uint32_t>& numbers) const {
   const bool loaded = std::any_of(loads_.begin(), loads_.end(), [](const CoreLoad& load) {
