@@ -326,7 +326,9 @@ class NaiveEvaluation {
       for (std::size_t d = 0; d < at.size(); ++d) {
         place[d] = at[d] * in.window[d].stride + place[d] * in.window[d].window_dilation -
                    in.window[d].padding_low;
-        inside &= place[d] >= 0 && place[d] < image.dimensions[d];
+        const std::int64_t base = in.window[d].base_dilation;
+        inside &= place[d] >= 0 && place[d] % base == 0 && place[d] / base < image.dimensions[d];
+        place[d] /= base;
       }
       if (inside) elements.push_back(static_cast<std::size_t>(flat_index(image, place)));
     }
@@ -518,8 +520,9 @@ inline void expect_close(const Array& expected, const std::vector<double>& found
     const double rounding = expected.shape.type == hlo::ElementType::kBf16 ? 1.0 / 256 : 0;
     const double allowed =
         tolerance.absolute + (tolerance.relative + rounding) * std::fabs(expected.values[i]);
-    const bool both_nan = std::isnan(expected.values[i]) && std::isnan(found[i]);
-    if (!both_nan && !(std::fabs(expected.values[i] - found[i]) <= allowed)) {
+    const bool alike =
+        expected.values[i] == found[i] || (std::isnan(expected.values[i]) && std::isnan(found[i]));
+    if (!alike && !(std::fabs(expected.values[i] - found[i]) <= allowed)) {
       FAIL() << what << ": element " << i << " of " << hlo::to_string(expected.shape)
              << ": expected " << expected.values[i] << ", found " << found[i];
     }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/compiler/elementwise_check.h"
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/ir/dimension_order.h"
@@ -18,6 +20,7 @@ using hlo::ElementType;
 /// A square window over the spatial dimensions of NHWC.
 struct Pool {
   std::int64_t size = 2, stride = 2, low = 0, high = 0;
+  std::int64_t base = 1, dilation = 1;
 
   std::vector<hlo::WindowDimension> window() const {
     std::vector<hlo::WindowDimension> dimensions(4);
@@ -26,11 +29,15 @@ struct Pool {
       dimensions[d].stride = stride;
       dimensions[d].padding_low = low;
       dimensions[d].padding_high = high;
+      dimensions[d].base_dilation = base;
+      dimensions[d].window_dilation = dilation;
     }
     return dimensions;
   }
   std::int64_t windows(std::int64_t image) const {
-    return (image + low + high - size) / stride + 1;
+    const std::int64_t padded = low + (image - 1) * base + 1 + high;
+    const std::int64_t left = padded - (size - 1) * dilation - 1;
+    return left < 0 ? 0 : left / stride + 1;
   }
 };
 
@@ -45,12 +52,24 @@ void assign_spatial_layouts(hlo::Module& module) {
 
 enum class Kind { kSum, kMaximum, kGradient };
 
+/// A sum of bf16, of which the builder makes one of f32.
+void make_narrow(hlo::Module& module) {
+  for (hlo::Computation& computation : module.computations) {
+    for (hlo::HloInstruction& instruction : computation.instructions) {
+      instruction.shape.type = ElementType::kBf16;
+      if (instruction.opcode == hlo::HloOpcode::kConstant) instruction.literal = {0, 0};
+    }
+  }
+}
+
 /// Lowers one pooling operation and compares it with its definition. Values are multiples of 1/4,
 /// so that there are ties and sums are exact, and below zero, which is greater than any of them.
 KernelHarness::Result check(Kind kind, ElementType type, const Extents& extents, const Pool& pool,
                             compiler::Target target = {}) {
   GraphBuilder graph("test");
-  const Tensor image = graph.parameter("image", hlo::array_shape(type, extents));
+  const bool is_narrow_sum = kind == Kind::kSum && type == ElementType::kBf16;
+  const Tensor image =
+      graph.parameter("image", hlo::array_shape(is_narrow_sum ? ElementType::kF32 : type, extents));
   std::vector<Tensor> parameters{image};
   Tensor result;
   if (kind == Kind::kGradient) {
@@ -63,6 +82,7 @@ KernelHarness::Result check(Kind kind, ElementType type, const Extents& extents,
                                 : graph.reduce_window_max(image, pool.window());
   }
   hlo::Module module = graph.finish(result, parameters);
+  if (is_narrow_sum) make_narrow(module);
   assign_spatial_layouts(module);
   const hlo::Computation& entry = module.entry_computation();
   std::vector<Array> inputs;
@@ -108,6 +128,40 @@ TEST(Pooling, SumOfWindows) {
   check(Kind::kSum, ElementType::kF32, {9, 12, 12, 30}, {2, 2, 0, 0});
   check(Kind::kSum, ElementType::kF32, {9, 13, 13, 30}, {3, 2, 1, 1});
   check(Kind::kSum, ElementType::kF32, {20, 7, 7, 130}, {7, 7, 0, 0});
+}
+
+/// As the gradient of a mean over overlapping windows has them: zeros between the pixels.
+TEST(Pooling, WindowsOverGapsBetweenPixels) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    check(Kind::kSum, type, {5, 8, 10, 6}, {3, 1, 2, 2, 2});
+    check(Kind::kMaximum, type, {9, 5, 4, 30}, {4, 2, 1, 3, 3});
+    check(Kind::kSum, type, {20, 6, 6, 130}, {2, 3, 0, 1, 5, 2});
+    check(Kind::kSum, type, {3, 1, 1, 20}, {2, 1, 1, 1, 2});
+  }
+}
+
+/// Rows first or window by window, of whole and half registers a pixel, chunks, few and many rows
+/// under way.
+TEST(Pooling, RandomWindows) {
+  std::mt19937 random(7);
+  const auto between = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  int found = 0;
+  while (found < 30) {
+    const Pool pool{between(1, 10), between(1, 4), between(0, 3),
+                    between(0, 3),  between(1, 3), between(1, 2)};
+    const Extents extents{between(1, 20), between(1, 14), between(1, 14), between(1, 150)};
+    if (pool.windows(extents[1]) < 1 || pool.windows(extents[2]) < 1) continue;
+    ++found;
+    compiler::Target target;
+    if (between(0, 2) == 0) target.vmem_bytes = 6 << 20;
+    if (between(0, 1) == 0) target.dma_latency_cycles = 0;
+    SCOPED_TRACE(testing::Message() << found << ": " << extents[0] << "x" << extents[1] << "x"
+                                    << extents[2] << "x" << extents[3]);
+    const ElementType type = between(0, 1) == 0 ? ElementType::kF32 : ElementType::kBf16;
+    check(between(0, 1) == 0 ? Kind::kSum : Kind::kMaximum, type, extents, pool, target);
+  }
 }
 
 TEST(Pooling, GradientOfMaximum) {

@@ -496,6 +496,53 @@ TEST(WindowForms, SumsThatReachOneElementRepeatIt) {
 }
 
 /// Of a pad's elements that are the reducer's neutral one; other ones stay.
+/// As means over padded windows divide by; of any number, dilated or with gaps, and of both along
+/// one dimension only.
+TEST(WindowForms, SumsOfOneNumberAreCounts) {
+  for (const char* window : {
+           "f32[2,5,5,9] reduce-window(x, zero), window={size=1x3x4x1 pad=0_0x1_0x1_1x0_0}",
+           "f32[2,3,1,9] reduce-window(x, zero), window={size=1x3x3x1 stride=1x2x2x1 "
+           "pad=0_0x1_1x0_0x0_0 rhs_dilate=1x1x2x1}",
+           "f32[2,10,4,9] reduce-window(x, zero), window={size=1x2x3x1 pad=0_0x0_0x0_0x0_0 "
+           "lhs_dilate=1x2x1x1}",
+           "f32[2,6,6,10] reduce-window(x, zero), window={size=1x1x1x2 pad=0_0x0_0x0_0x1_1}",
+       }) {
+    const std::string text = window;
+    const std::string shape = text.substr(0, text.find(' '));
+    const hlo::Module after =
+        check("  y = " + shape +
+              " parameter(0)\n  n = f32[] constant(1.5)\n  x = f32[2,6,6,9] "
+              "broadcast(n), dimensions={}\n  c = " +
+              text + ", to_apply=add\n  ROOT r = " + shape + " divide(y, c)\n");
+    EXPECT_EQ(count(after, kPooling), 0U) << window;
+    EXPECT_EQ(count(after, hlo::HloOpcode::kPad), 0U) << window;
+  }
+  // Windows of two rows reach one of them or two.
+  const hlo::Module after = check(R"(
+  y = f32[2,11,6,9] parameter(0)
+  x = f32[2,6,6,9] broadcast(one), dimensions={}
+  c = f32[2,11,6,9] reduce-window(x, zero), window={size=1x3x1x1 lhs_dilate=1x2x1x1 pad=0_0x1_1x0_0x0_0}, to_apply=add
+  ROOT r = f32[2,11,6,9] multiply(y, c)
+)");
+  EXPECT_EQ(count(after, kPooling), 0U);
+}
+
+/// The gradient of a mean over windows that overlap: a kernel knows the gaps.
+TEST(WindowForms, GapsOfAPadAreTheWindows) {
+  const hlo::Module after = check(R"(
+  g = f32[16,9,9,64] parameter(0)
+  p = f32[16,20,21,64] pad(g, zero), padding=0_0x2_1_1x2_2_1x0_0
+  ROOT s = f32[16,18,18,64] reduce-window(p, zero), window={size=1x3x4x1}, to_apply=add
+)");
+  EXPECT_EQ(count(after, hlo::HloOpcode::kPad), 0U);
+  ASSERT_EQ(count(after, kPooling), 1U);
+  for (const hlo::HloInstruction& each : after.entry_computation().instructions) {
+    if (each.opcode == kPooling) {
+      EXPECT_EQ(each.window[1].base_dilation, 2);
+    }
+  }
+}
+
 TEST(WindowForms, PaddingBelongsToTheWindow) {
   for (const bool neutral : {true, false}) {
     for (const std::string rows : {"2", "5"}) {

@@ -348,12 +348,14 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
     if (!is_trivial(pooling.window[d])) order.push_back(static_cast<std::int64_t>(d));
   }
   // Columns of the image and of the windows stand in VMEM, as many rows as a window needs and the
-  // next one adds, a tile of each pixel; of a gradient the sums and results, too.
+  // next one adds, a tile of each pixel, and of several rows a combined one; of a gradient the sums
+  // and results.
   const bool scatters = pooling.opcode == hlo::HloOpcode::kSelectAndScatter;
   const auto fit = [&](std::int64_t rows_of_window, std::int64_t columns) {
     const auto along = static_cast<std::size_t>(columns);
+    const hlo::WindowDimension& w = pooling.window[along];
     const std::int64_t tiles = (scatters ? 3 : 1) * rows_of_window *
-                                   (image.dimensions[along] + 2 * pooling.window[along].size) +
+                                   (image.dimensions[along] * w.base_dilation + 2 * w.size) +
                                2 * windows.dimensions[along];
     return 4096 * tiles <= static_cast<std::int64_t>(vmem_bytes / 16 * 15);
   };
@@ -366,7 +368,7 @@ DimensionOrder order_of_windows(const hlo::HloInstruction& pooling, const hlo::S
   } else if (order.size() == 2) {
     const auto rows_of_window = [&](std::int64_t d) {
       const hlo::WindowDimension& w = pooling.window[static_cast<std::size_t>(d)];
-      return (w.size - 1) * w.window_dilation + 1 + w.stride;
+      return (w.size - 1) * w.window_dilation + 1 + w.stride + (scatters ? 0 : 1);
     };
     // A gradient finds the first of equal elements row by row.
     if (!scatters && !fit(rows_of_window(order[0]), order[1]) &&

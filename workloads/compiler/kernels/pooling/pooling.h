@@ -31,20 +31,21 @@ class RowRing {
 };
 
 /// Brings the rows of an image into a ring in VMEM, a row of windows at a time. Rows outside the
-/// image and columns around it hold a constant.
+/// image, columns around it and gaps between its pixels hold a constant.
 class WindowRows {
  public:
-  /// `fill`: the word of padding (both halves of a packed word). Uses `flag` and the next one, by
-  /// the parity of the row of windows.
+  /// `fill`: the word of padding (both halves of a packed word). Uses `flag` and the next ones, one
+  /// for each of the plan's buffers.
   WindowRows(KernelBuilder& builder, const PoolingPlan& plan, std::uint32_t fill,
              std::uint32_t flag);
 
   static std::int64_t ring_rows(const PoolingPlan& plan) {
-    return plan.rows.reach() + plan.rows.fresh();
+    return plan.rows.reach() + (plan.buffers - 1) * plan.rows.fresh();
   }
   VmemRegion region() const { return ring_.region(); }
-  /// Starts what a row of windows needs beyond the one before; row 0, all of it. `hbm` is the
-  /// address of the chunk in the first pixel.
+  /// Starts what a row of windows needs beyond the one before; row 0, all of it. A row with a
+  /// constant number comes in front of all work, others while the one is worked on that has the
+  /// next buffer. `hbm` is the address of the chunk in the first pixel.
   void start(SReg hbm, Index window);
   /// Granules of the rows that were started for this row of windows.
   SReg granules(Index window);
@@ -61,14 +62,14 @@ class WindowRows {
   BoxDma row_dma_;
 };
 
-/// How many of the padded rows [first, first + count) lie in the image.
+/// How many of the padded rows [first, first + count) are rows of the image.
 Index rows_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension, Index first,
                     std::int64_t count);
-/// Whether a padded row lies in the image.
+/// Whether a padded row is a row of the image.
 PReg is_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension, Index row);
 
-/// A DMA of so many pixels of one chunk.
-BoxDma pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem,
-                 std::int64_t pixels);
+/// A DMA of so many pixels of one chunk; `distance`: from one to the next in VMEM, in pixels.
+BoxDma pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem, std::int64_t pixels,
+                 std::int64_t distance = 1);
 
 }  // namespace tpu::compiler

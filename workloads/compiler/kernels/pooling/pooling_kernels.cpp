@@ -17,8 +17,7 @@ using isa::Opcode;
 constexpr std::uint32_t kLowest = 0xff800000U;        ///< Minus infinity.
 constexpr std::uint32_t kLowestPacked = 0xff80ff80U;  ///< Two of them.
 constexpr std::int64_t kMostRegisters = 8;  ///< Of a pixel's chunk: straight code per pixel.
-/// Rows of a window in straight code, each with a scalar register, and of its sums with another;
-/// more of them are a loop.
+/// Rows of a window in straight code, each with a scalar register, and of its sums with another.
 constexpr std::int64_t kMostStraightRows = 8, kMostStraightRowsWithSums = 6;
 /// Columns of a window that a scatter reads before it writes the first.
 constexpr std::int64_t kMostColumnsAtOnce = 8;
@@ -83,16 +82,39 @@ void for_columns(KernelBuilder& builder, std::int64_t count, std::int64_t unroll
 }
 
 /// The kernel of a reduce-window by addition or maximum.
+///
+/// A window's elements are combined where they stand; or its rows first: for each column of the
+/// padded image the elements that a row of windows has in it, which stand as fp32 in a row of their
+/// own, of which each window combines its columns. That is size + size steps in place of size *
+/// size where windows overlap, and of a packed image each pixel is unpacked once. The choice is by
+/// the vector unit's slots: a load, a store, and two operations a cycle.
 class ReduceWindowKernel {
  public:
   static OrRefusal<PoolingPlan> plan(const hlo::HloInstruction& instruction,
                                      const hlo::Shape& image, const Target& target) {
     OrRefusal<PoolingPlan> window = read_window(instruction, image, instruction.shape);
     if (!window) return window;
-    return with_chunk(*window, target, instruction, [](const PoolingPlan& plan) {
-      return WindowRows::ring_rows(plan) * plan.row_rows() +
-             2 * plan.columns.windows * plan.pixel_rows();
-    });
+    const auto with_buffers = [&](std::int64_t buffers) {
+      window->buffers = buffers;
+      return with_chunk(*window, target, instruction, [](const PoolingPlan& plan) {
+        return WindowRows::ring_rows(plan) * plan.row_rows() +
+               plan.buffers * plan.columns.windows * plan.pixel_rows() +
+               (plan.is_rows_first ? halves(plan) * combined_rows(plan) : 0);
+      });
+    };
+    const auto with_form = [&](bool is_rows_first) {
+      window->is_rows_first = is_rows_first;
+      OrRefusal<PoolingPlan> two = with_buffers(2);
+      if (!two || !waits_for_rows(*two, target)) return two;
+      OrRefusal<PoolingPlan> four = with_buffers(4);
+      return four && four->chunk_tiles == two->chunk_tiles ? four : two;
+    };
+    const bool must = window->rows.size > kMostStraightRows;
+    if (must || cycles_rows_first(*window) < cycles_by_window(*window)) {
+      OrRefusal<PoolingPlan> rows_first = with_form(true);
+      if (must || rows_first) return rows_first;
+    }
+    return with_form(false);
   }
 
   ReduceWindowKernel(const std::string& name, const PoolingPlan& plan, bool sums,
@@ -100,15 +122,19 @@ class ReduceWindowKernel {
       : plan_(plan), sums_(sums), builder_(name, target) {}
 
   LoweredKernel emit() {
-    load_flag_ = BlockPipeline::allocate_flags(builder_);
-    store_flag_ = BlockPipeline::allocate_flags(builder_);
+    load_flag_ = BlockPipeline::allocate_flags(builder_, plan_.buffers);
+    store_flag_ = BlockPipeline::allocate_flags(builder_, plan_.buffers);
     const SReg image = builder_.operand(0);
     const SReg result = builder_.operand(2);
     const std::uint32_t padding = sums_ ? 0 : plan_.packed ? kLowestPacked : kLowest;
     WindowRows rows(builder_, plan_, padding, load_flag_);
     result_ = builder_.allocate_vmem(
-        static_cast<std::uint64_t>(2 * plan_.columns.windows * plan_.pixel_rows() + 8));
+        static_cast<std::uint64_t>(plan_.buffers * plan_.columns.windows * plan_.pixel_rows() + 8));
     result_dma_ = pixel_dma(builder_, plan_, false, plan_.columns.windows);
+    if (plan_.is_rows_first) {
+      combined_ = builder_.allocate_vmem(
+          static_cast<std::uint64_t>(halves(plan_) * combined_rows(plan_) + 8));
+    }
     for_columns(builder_, plan_.chunks(), 1, [&](Index chunk) {
       const ScalarOperand offset =
           to_operand(builder_, multiply(builder_, chunk, plan_.pixel_granules()));
@@ -118,26 +144,41 @@ class ReduceWindowKernel {
   }
 
  private:
+  static std::int64_t halves(const PoolingPlan& plan) { return plan.packed ? 2 : 1; }
+  /// VMEM rows of one row of combined columns, in whole registers.
+  static std::int64_t combined_rows(const PoolingPlan& plan) {
+    return round_up(plan.row_rows(), std::int64_t{8});
+  }
+  /// Whether a row of windows comes in less time than a few latencies of its DMAs.
+  static bool waits_for_rows(const PoolingPlan& plan, const Target& target) {
+    constexpr double kLatencies = 4;
+    const auto granules =
+        static_cast<double>(plan.rows.fresh() * plan.columns.image * plan.pixel_granules());
+    return 1024 * granules < kLatencies * target.dma_latency_cycles * target.hbm_bytes_per_cycle;
+  }
+  static double cycles_by_window(const PoolingPlan& plan);
+  static double cycles_rows_first(const PoolingPlan& plan);
   void emit_chunk(WindowRows& rows, SReg image, SReg result);
-  void emit_row(WindowRows& rows, Index buffer);
-  void combine_row(std::vector<VReg>& all, const WindowRows& rows, SReg row, Index left,
-                   const PixelRegister& part);
-  std::vector<std::vector<VReg>> combined_in_a_loop(WindowRows& rows, Index left,
-                                                    const std::vector<PixelRegister>& registers);
-  VReg combined(VReg a, VReg b) { return sums_ ? builder_.add(a, b) : builder_.max(a, b); }
+  void emit_windows(WindowRows& rows, Index buffer);
+  void combine_rows(WindowRows& rows);
+  void emit_columns(Index buffer);
+  /// Combines what a register or two have with `all`.
+  void combine(std::vector<VReg>& all, const std::vector<VReg>& values);
+  void store_result(std::vector<VReg> all, Index place, std::uint8_t mask);
 
   PoolingPlan plan_;
   bool sums_;
   KernelBuilder builder_;
   std::uint32_t load_flag_ = 0, store_flag_ = 0;
   VmemRegion result_;
+  VmemRegion combined_;  ///< Rows of a row of windows, combined; of packed ones the even, the odd.
   BoxDma result_dma_;
 };
 
 void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
   const std::int64_t hbm_row = plan_.columns.windows * plan_.hbm_pixel_granules();
-  const auto buffer = [this](Index parity) {
-    return multiply(builder_, parity, plan_.columns.windows * plan_.pixel_rows());
+  const auto place = [this](Index buffer) {
+    return multiply(builder_, buffer, plan_.columns.windows * plan_.pixel_rows());
   };
   BlockPipeline::Transfer load, store;
   load.flag = load_flag_;
@@ -145,24 +186,70 @@ void ReduceWindowKernel::emit_chunk(WindowRows& rows, SReg image, SReg result) {
   load.start = [&](Index window, Index) { rows.start(image, window); };
   load.granules = [&](Index window) { return rows.granules(window); };
   store.flag = store_flag_;
-  store.start = [=](Index window, Index parity) {
-    const Index place = multiply(builder_, window, hbm_row);
-    result_dma_.start(builder_.add(result, to_operand(builder_, place)),
-                      at(result_, buffer(parity)), to_operand(builder_, parity.plus(store_flag_)));
+  store.start = [=](Index window, Index buffer) {
+    const Index row = multiply(builder_, window, hbm_row);
+    result_dma_.start(builder_.add(result, to_operand(builder_, row)), at(result_, place(buffer)),
+                      to_operand(builder_, buffer.plus(store_flag_)));
   };
   store.granules = [this](Index) { return plan_.columns.windows * plan_.pixel_granules(); };
-  BlockPipeline(builder_, {plan_.rows.windows}, load, store).run([&](Index, Index parity) {
-    emit_row(rows, buffer(parity));
+  const BlockPipeline::Blocks blocks{plan_.rows.windows, false, plan_.buffers};
+  BlockPipeline(builder_, blocks, load, store).run([&](Index, Index buffer) {
+    if (plan_.is_rows_first) {
+      combine_rows(rows);
+      emit_columns(place(buffer));
+    } else {
+      emit_windows(rows, place(buffer));
+    }
     rows.advance();
   });
 }
 
-void ReduceWindowKernel::emit_row(WindowRows& rows, Index buffer) {
+/// Of a row of windows.
+double ReduceWindowKernel::cycles_by_window(const PoolingPlan& plan) {
+  const auto elements = static_cast<double>(plan.rows.size * plan.columns.size);
+  const auto parts = static_cast<double>(halves(plan));
+  const double operations =
+      plan.packed ? elements * parts + (elements - 1) * parts + 1 : elements - 1;
+  const auto registers =
+      static_cast<double>(plan.columns.windows * ceil_divide(plan.pixel_rows(), 8));
+  return registers * std::max(elements, operations / 2);
+}
+
+double ReduceWindowKernel::cycles_rows_first(const PoolingPlan& plan) {
+  const auto parts = static_cast<double>(halves(plan));
+  const auto rows = static_cast<double>(plan.rows.size);
+  const auto columns = static_cast<double>(plan.columns.size);
+  const double unpacking = plan.packed ? rows * parts : 0;
+  const double of_column = std::max({rows, parts, (unpacking + (rows - 1) * parts) / 2});
+  const double of_window =
+      std::max(columns * parts, ((columns - 1) * parts + (plan.packed ? 1 : 0)) / 2);
+  // Neighbours share registers.
+  const std::int64_t window_rows =
+      plan.columns.stride == 1 ? plan.pixel_rows() : round_up(plan.pixel_rows(), 8);
+  return (static_cast<double>(plan.row_rows()) * of_column +
+          static_cast<double>(plan.columns.windows * window_rows) * of_window) /
+         8;
+}
+
+void ReduceWindowKernel::combine(std::vector<VReg>& all, const std::vector<VReg>& values) {
+  if (all.empty()) {
+    all = values;
+    return;
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] = sums_ ? builder_.add(all[i], values[i]) : builder_.max(all[i], values[i]);
+  }
+}
+
+void ReduceWindowKernel::store_result(std::vector<VReg> all, Index place, std::uint8_t mask) {
+  const VReg value = plan_.packed ? builder_.pack_bf16(all[0], all[1]) : all[0];
+  builder_.store(at(result_, place).mask(mask), value);
+}
+
+void ReduceWindowKernel::emit_windows(WindowRows& rows, Index buffer) {
   std::vector<SReg> window_rows;
-  if (plan_.rows.size <= kMostStraightRows) {
-    for (std::int64_t i = 0; i < plan_.rows.size; ++i) {
-      window_rows.push_back(rows.row({{}, i * plan_.rows.dilation}));
-    }
+  for (std::int64_t i = 0; i < plan_.rows.size; ++i) {
+    window_rows.push_back(rows.row({{}, i * plan_.rows.dilation}));
   }
   const std::vector<PixelRegister> registers = pixel_registers(plan_);
   const std::int64_t loads =
@@ -171,63 +258,85 @@ void ReduceWindowKernel::emit_row(WindowRows& rows, Index buffer) {
   for_columns(builder_, plan_.columns.windows, unroll, [&](Index column) {
     const Index left = multiply(builder_, column, plan_.columns.stride * plan_.pixel_rows());
     const Index target = add(builder_, multiply(builder_, column, plan_.pixel_rows()), buffer);
-    std::vector<std::vector<VReg>> values;
-    if (window_rows.empty()) values = combined_in_a_loop(rows, left, registers);
-    for (std::size_t r = 0; r < registers.size(); ++r) {
-      const PixelRegister& part = registers[r];
+    for (const PixelRegister& part : registers) {
       std::vector<VReg> all;
-      for (SReg row : window_rows) combine_row(all, rows, row, left, part);
-      if (window_rows.empty()) all = values[r];
-      const VReg value = plan_.packed ? builder_.pack_bf16(all[0], all[1]) : all[0];
-      builder_.store(at(result_, target.plus(part.rows)).mask(part.mask), value);
+      for (SReg row : window_rows) {
+        for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
+          const std::int64_t right = k * plan_.columns.dilation * plan_.pixel_rows();
+          VmemAddress from(rows.region(), left.offset + right + part.rows, row, left.reg);
+          combine(all, unpacked(builder_, plan_.packed, builder_.load(from.mask(part.mask))));
+        }
+      }
+      store_result(all, target.plus(part.rows), part.mask);
     }
   });
 }
 
-/// Combines what stands in one row of a window with `all`: one register, or two of packed rows.
-void ReduceWindowKernel::combine_row(std::vector<VReg>& all, const WindowRows& rows, SReg row,
-                                     Index left, const PixelRegister& part) {
-  for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
-    const std::int64_t right = k * plan_.columns.dilation * plan_.pixel_rows();
-    VmemAddress from(rows.region(), left.offset + right + part.rows, row, left.reg);
-    const std::vector<VReg> values =
-        unpacked(builder_, plan_.packed, builder_.load(from.mask(part.mask)));
-    if (all.empty()) {
-      all = values;
-    } else {
-      for (std::size_t i = 0; i < all.size(); ++i) all[i] = combined(all[i], values[i]);
+/// All columns of the padded image, whole registers of them: the last one may reach over the row.
+void ReduceWindowKernel::combine_rows(WindowRows& rows) {
+  const std::int64_t registers = ceil_divide(plan_.row_rows(), 8);
+  for (std::int64_t first = 0; first < plan_.rows.size; first += kMostStraightRows) {
+    const std::int64_t count = std::min(plan_.rows.size - first, kMostStraightRows);
+    std::vector<SReg> window_rows;
+    for (std::int64_t i = 0; i < count; ++i) {
+      window_rows.push_back(rows.row({{}, (first + i) * plan_.rows.dilation}));
     }
+    const auto piece = [&](Index begin, std::int64_t many) {
+      const Index column = multiply(builder_, begin, 8);
+      for (std::int64_t i = 0; i < many; ++i) {
+        const Index place = column.plus(8 * i);
+        std::vector<VReg> all;
+        for (std::int64_t half = 0; first > 0 && half < halves(plan_); ++half) {
+          all.push_back(builder_.load(at(combined_, place.plus(half * combined_rows(plan_)))));
+        }
+        for (SReg row : window_rows) {
+          const VmemAddress from(rows.region(), place.offset, row, place.reg);
+          combine(all, unpacked(builder_, plan_.packed, builder_.load(from)));
+        }
+        for (std::size_t half = 0; half < all.size(); ++half) {
+          const auto behind = static_cast<std::int64_t>(half) * combined_rows(plan_);
+          builder_.store(at(combined_, place.plus(behind)), all[half]);
+        }
+      }
+    };
+    in_pieces(builder_, registers, std::clamp<std::int64_t>(32 / count, 1, 8), piece);
   }
 }
 
-/// For each register of a pixel, all rows of a window.
-std::vector<std::vector<VReg>> ReduceWindowKernel::combined_in_a_loop(
-    WindowRows& rows, Index left, const std::vector<PixelRegister>& registers) {
-  const std::uint32_t neutral = sums_ ? 0 : kLowest;
-  std::vector<std::vector<VVariable>> sums(registers.size());
-  for (std::vector<VVariable>& sum : sums) {
-    for (int half = 0; half < (plan_.packed ? 2 : 1); ++half) {
-      sum.push_back(builder_.vector_variable(neutral));
+/// Windows of the combined rows: register by register where one follows on the other, else each
+/// pixel by itself.
+void ReduceWindowKernel::emit_columns(Index buffer) {
+  const auto emit = [&](Index from, Index to, std::uint8_t mask) {
+    std::vector<VReg> all;
+    for (std::int64_t k = 0; k < plan_.columns.size; ++k) {
+      std::vector<VReg> values;
+      for (std::int64_t half = 0; half < halves(plan_); ++half) {
+        const std::int64_t right = k * plan_.columns.dilation * plan_.pixel_rows();
+        values.push_back(builder_.load(
+            at(combined_, from.plus(half * combined_rows(plan_) + right)).mask(mask)));
+      }
+      combine(all, values);
     }
-  }
-  const auto values_of = [this](const std::vector<VVariable>& variables) {
-    std::vector<VReg> values;
-    values.reserve(variables.size());
-    for (const VVariable variable : variables) values.push_back(builder_.get(variable));
-    return values;
+    store_result(all, to, mask);
   };
-  builder_.loop(static_cast<std::uint64_t>(plan_.rows.size), [&](SReg index) {
-    const SReg row = rows.row(multiply(builder_, {index, 0}, plan_.rows.dilation));
-    for (std::size_t r = 0; r < registers.size(); ++r) {
-      std::vector<VReg> all = values_of(sums[r]);
-      combine_row(all, rows, row, left, registers[r]);
-      for (std::size_t i = 0; i < all.size(); ++i) builder_.set(sums[r][i], all[i]);
-    }
+  const std::int64_t loads = plan_.columns.size * halves(plan_);
+  const std::int64_t at_once = std::clamp<std::int64_t>(48 / loads, 1, 8);
+  if (plan_.columns.stride > 1) {
+    for_columns(builder_, plan_.columns.windows, at_once, [&](Index column) {
+      const Index left = multiply(builder_, column, plan_.columns.stride * plan_.pixel_rows());
+      const Index target = add(builder_, multiply(builder_, column, plan_.pixel_rows()), buffer);
+      for (const PixelRegister& part : pixel_registers(plan_)) {
+        emit(left.plus(part.rows), target.plus(part.rows), part.mask);
+      }
+    });
+    return;
+  }
+  const std::int64_t rows = plan_.columns.windows * plan_.pixel_rows();
+  in_pieces(builder_, rows / 8, at_once, [&](Index first, std::int64_t many) {
+    const Index from = multiply(builder_, first, 8), to = add(builder_, from, buffer);
+    for (std::int64_t i = 0; i < many; ++i) emit(from.plus(8 * i), to.plus(8 * i), 0xff);
   });
-  std::vector<std::vector<VReg>> values;
-  values.reserve(sums.size());
-  for (const std::vector<VVariable>& sum : sums) values.push_back(values_of(sum));
-  return values;
+  if (rows % 8 != 0) emit({{}, rows / 8 * 8}, buffer.plus(rows / 8 * 8), 0x0f);
 }
 
 /// The kernel of a select-and-scatter that gives each window's source value to the window's first
@@ -239,6 +348,9 @@ class SelectAndScatterKernel {
                                      const hlo::Shape& source, const Target& target) {
     OrRefusal<PoolingPlan> window = read_window(instruction, instruction.shape, source);
     if (!window) return window;
+    if (window->rows.base != 1 || window->columns.base != 1) {
+      return refuse_window(instruction, "expected no base dilation");
+    }
     if (!has_rows_first(instruction.window, major_to_minor(instruction.shape))) {
       return refuse_window(instruction, "expected the rows of a window in front of its columns");
     }

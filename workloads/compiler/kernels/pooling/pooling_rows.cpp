@@ -2,6 +2,7 @@
 
 #include "sim/base/ceil_divide.h"
 #include "sim/base/error.h"
+#include "sim/base/power_of_two.h"
 #include "workloads/compiler/ir/array_layout.h"
 #include "workloads/compiler/kernels/pooling/pooling.h"
 
@@ -53,9 +54,12 @@ OrRefusal<PoolingPlan> read_window(const hlo::HloInstruction& instruction, const
     dimension.stride = window.stride;
     dimension.padding = window.padding_low;
     dimension.dilation = window.window_dilation;
-    if (window.base_dilation != 1 || window.reversal || window.padding_low < 0 ||
-        window.padding_high < 0) {
-      return refuse(instruction, image, "expected no base dilation, reversal or negative padding");
+    dimension.base = window.base_dilation;
+    if (window.reversal || window.padding_low < 0 || window.padding_high < 0 ||
+        !has_modulo(dimension.base, dimension.padded() + dimension.reach())) {
+      return refuse(instruction, image,
+                    "expected no reversal or negative padding, and a base dilation that addresses "
+                    "are divided by");
     }
     if (i + 1 == majors) {
       plan.columns = dimension;
@@ -75,30 +79,38 @@ OrRefusal<PoolingPlan> read_window(const hlo::HloInstruction& instruction, const
 
 Index rows_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension, Index first,
                     std::int64_t count) {
-  const auto clamped = [&](Index row) {
-    row = row.plus(-dimension.padding);
+  // Of the image in front of a row.
+  const auto before = [&](Index row) {
+    row = row.plus(dimension.base - 1 - dimension.padding);
+    const std::int64_t most = dimension.image * dimension.base;
     if (row.is_constant()) {
-      return Index{{}, std::clamp<std::int64_t>(row.offset, 0, dimension.image)};
+      row = {{}, std::clamp<std::int64_t>(row.offset, 0, most)};
+    } else {
+      row = {builder.max(builder.min(to_operand(builder, row), most), 0), 0};
     }
-    const SReg upper = builder.min(to_operand(builder, row), dimension.image);
-    return Index{builder.max(upper, 0), 0};
+    return divide(builder, row, dimension.base);
   };
-  const Index low = clamped(first);
-  const Index high = clamped(first.plus(count));
+  const Index low = before(first);
+  const Index high = before(first.plus(count));
   if (low.is_constant() && high.is_constant()) return {{}, high.offset - low.offset};
   return {builder.sub(to_operand(builder, high), to_operand(builder, low)), 0};
 }
 
 PReg is_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension, Index row) {
   const SReg place = in_register(builder, row.plus(-dimension.padding));
-  return builder.and_(builder.less(-1, place), builder.less(place, dimension.image));
+  const std::int64_t behind = dimension.image * dimension.base;
+  const PReg inside = builder.and_(builder.less(-1, place), builder.less(place, behind));
+  if (dimension.base == 1) return inside;
+  const SReg gap = in_register(builder, modulo(builder, {place, 0}, dimension.base));
+  return builder.and_(inside, builder.equal(gap, 0));
 }
 
-BoxDma pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem,
-                 std::int64_t pixels) {
+BoxDma pixel_dma(KernelBuilder& builder, const PoolingPlan& plan, bool to_vmem, std::int64_t pixels,
+                 std::int64_t distance) {
   const StridedBox box{static_cast<std::uint32_t>(plan.pixel_granules()),
                        static_cast<std::uint32_t>(pixels),
-                       static_cast<std::uint32_t>(plan.hbm_pixel_granules())};
+                       static_cast<std::uint32_t>(plan.hbm_pixel_granules()),
+                       static_cast<std::uint32_t>(distance * plan.pixel_granules())};
   return {builder, to_vmem, box};
 }
 
@@ -150,7 +162,7 @@ WindowRows::WindowRows(KernelBuilder& builder, const PoolingPlan& plan, std::uin
       fill_(fill),
       flag_(flag),
       ring_(builder, ring_rows(plan), plan.row_rows()),
-      row_dma_(pixel_dma(builder, plan, true, plan.columns.image)) {
+      row_dma_(pixel_dma(builder, plan, true, plan.columns.image, plan.columns.base)) {
   if (plan.columns.padded() > plan.columns.image) ring_.fill(fill);
 }
 
@@ -158,12 +170,12 @@ WindowRows::WindowRows(KernelBuilder& builder, const PoolingPlan& plan, std::uin
 void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::int64_t count,
                             Index flag) {
   const PoolingPlan::Dimension& rows = plan_.rows;
-  const bool always_inside = rows.padding == 0 && rows.padded() == rows.image;
+  const bool always_inside = rows.padding == 0 && rows.padded() == rows.image && rows.base == 1;
   const std::int64_t margin = plan_.columns.padding * plan_.pixel_rows();
   for (std::int64_t i = 0; i < count; ++i) {
     const SReg slot = ring_.row({{}, ahead + i});
     const Index row = first_row.plus(i);
-    const Index image_row = row.plus(-rows.padding);
+    const Index image_row = divide(builder_, row.plus(-rows.padding), rows.base);
     const SReg place = builder_.add(
         hbm, to_operand(builder_, multiply(builder_, image_row,
                                            plan_.columns.image * plan_.hbm_pixel_granules())));
@@ -178,8 +190,11 @@ void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::
     const SReg outside = builder_.select(inside, 0, 1);
     builder_.if_(builder_.equal(outside, 1), [&] {
       const std::int64_t registers = plan_.row_rows() / 8;
-      builder_.loop(static_cast<std::uint64_t>(registers), [&](SReg index) {
-        builder_.store(VmemAddress(ring_.region(), 0, slot, builder_.mul(index, 8)), fill_);
+      in_pieces(builder_, registers, 8, [&](Index first, std::int64_t many) {
+        const Index place = multiply(builder_, first, 8);
+        for (std::int64_t r = 0; r < many; ++r) {
+          builder_.store(VmemAddress(ring_.region(), place.offset + 8 * r, slot, place.reg), fill_);
+        }
       });
       if (plan_.row_rows() % 8 != 0) {
         builder_.store(VmemAddress(ring_.region(), 8 * registers, slot).mask(0x0f), fill_);
@@ -196,7 +211,9 @@ void WindowRows::start(SReg hbm, Index window) {
     return;
   }
   const Index first = multiply(builder_, window, rows.stride).plus(rows.reach() - rows.fresh());
-  start_rows(hbm, first, rows.reach(), rows.fresh(), modulo_power_of_two(builder_, window, 1));
+  const std::int64_t before = window.is_constant() ? window.offset - 1 : plan_.buffers - 2;
+  start_rows(hbm, first, rows.reach() + before * rows.fresh(), rows.fresh(),
+             modulo_power_of_two(builder_, window, floor_log2(plan_.buffers)));
 }
 
 SReg WindowRows::granules(Index window) {

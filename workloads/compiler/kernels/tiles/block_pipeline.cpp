@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/power_of_two.h"
+
 namespace tpu::compiler {
 
 BlockPipeline::BlockPipeline(KernelBuilder& builder, const Blocks& blocks, Transfer load,
@@ -10,7 +12,8 @@ BlockPipeline::BlockPipeline(KernelBuilder& builder, const Blocks& blocks, Trans
     : builder_(builder), blocks_(blocks), load_(std::move(load)), store_(std::move(store)) {}
 
 Index BlockPipeline::buffer(Index block) {
-  return blocks_.buffers == 2 ? modulo_power_of_two(builder_, block, 1) : Index{};
+  if (blocks_.buffers == 1) return {};
+  return modulo_power_of_two(builder_, block, floor_log2(blocks_.buffers));
 }
 
 void BlockPipeline::wait(const Transfer& transfer, Index block, Index buffer) {
@@ -19,17 +22,20 @@ void BlockPipeline::wait(const Transfer& transfer, Index block, Index buffer) {
   builder_.wait(to_operand(builder_, buffer.plus(transfer.flag)), granules);
 }
 
-/// Starts the loads of the block after this one, where there is one.
+/// Starts the loads of the block that comes to the buffer before this one, where there is one: with
+/// two buffers it is the next one.
 void BlockPipeline::load_next(Index block, Index buffer) {
+  const std::int64_t ahead = blocks_.buffers - 1;
   if (block.is_constant()) {
-    const Index next = block.plus(1);
+    const Index next = block.plus(ahead);
     if (next.offset < blocks_.count) load_.start(next, this->buffer(next));
     return;
   }
-  const SReg next = builder_.add(to_operand(builder_, block), 1);
+  const SReg next = builder_.add(to_operand(builder_, block), ahead);
   const PReg has_next = builder_.less(next, blocks_.count);
-  const SReg other = builder_.sub(1, to_operand(builder_, buffer));
-  const auto start = [&] { load_.start({next, 0}, {other, 0}); };
+  const Index other = blocks_.buffers == 2 ? Index{builder_.sub(1, to_operand(builder_, buffer)), 0}
+                                           : this->buffer({next, 0});
+  const auto start = [&] { load_.start({next, 0}, other); };
   load_.is_straight ? builder_.guarded(has_next, start) : builder_.if_(has_next, start);
 }
 
@@ -72,7 +78,10 @@ void BlockPipeline::step(Index block, const std::function<void(Index, Index)>& w
 
 void BlockPipeline::run(const std::function<void(Index block, Index buffer)>& work) {
   const std::int64_t looped = blocks_.count - (blocks_.last_is_apart ? 1 : 0);
-  if (load_.start && blocks_.buffers == 2) load_.start({}, {});
+  for (std::int64_t block = 0; load_.start && block < std::min(blocks_.buffers - 1, blocks_.count);
+       ++block) {
+    load_.start({{}, block}, {{}, block});
+  }
   if (looped == 1) {
     step({}, work);
   } else {

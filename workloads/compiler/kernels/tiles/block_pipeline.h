@@ -9,8 +9,8 @@
 namespace tpu::compiler {
 
 /// Blocks that follow each other: while one is worked on, the next one is on its way into the other
-/// of two buffers, and the results of those before are on their way out. With one buffer each block
-/// waits for its own transfers.
+/// of two buffers (or the next few, into as many others), and the results of those before are on
+/// their way out. With one buffer each block waits for its own transfers.
 ///
 /// A TileGrid has several dimensions, and blocks that stay while others pass; here all is new with
 /// each block, and the loop's counter is all of the state.
@@ -21,21 +21,22 @@ class BlockPipeline {
     /// Starts it, for the buffer with this number; none: nothing moves.
     std::function<void(Index block, Index buffer)> start;
     std::function<ScalarOperand(Index block)> granules;
-    std::uint32_t flag = 0;   ///< Of buffer 0; buffer 1 has the next one.
+    std::uint32_t flag = 0;   ///< Of buffer 0; the other buffers have the next ones.
     bool is_straight = true;  ///< start() makes no loops: instructions under a predicate do.
   };
   struct Blocks {
     std::int64_t count = 1;
     bool last_is_apart = false;  ///< The last one has code of its own: its number is constant.
-    std::int64_t buffers = 2;
-    /// Results leave from where operands came to. With two buffers `work` calls take_next() once.
+    std::int64_t buffers = 2;    ///< A power of two.
+    /// Results leave from where operands came to, of two buffers at most. With two `work` calls
+    /// take_next() once.
     bool is_in_place = false;
   };
 
-  /// A flag for each of two buffers.
-  static std::uint32_t allocate_flags(KernelBuilder& builder) {
+  /// A flag for each buffer.
+  static std::uint32_t allocate_flags(KernelBuilder& builder, std::int64_t buffers = 2) {
     const std::uint32_t first = builder.allocate_flag();
-    builder.allocate_flag();
+    for (std::int64_t i = 1; i < buffers; ++i) builder.allocate_flag();
     return first;
   }
 

@@ -153,7 +153,7 @@ WindowChoice::WindowChoice(const hlo::Module& module, const Target& target)
 bool WindowChoice::has_kernel_window(const std::vector<WindowDimension>& window) const {
   const Extents dimensions = dimensions_of(window);
   const bool plain = std::all_of(window.begin(), window.end(), [](const WindowDimension& w) {
-    return w.base_dilation == 1 && w.padding_low >= 0 && w.padding_high >= 0 && !w.reversal;
+    return w.padding_low >= 0 && w.padding_high >= 0 && !w.reversal;
   });
   if (window.size() != kPoolingRank || dimensions.size() > 2 || !plain) return false;
   if (images_.empty() || dimensions.empty()) return true;
@@ -251,18 +251,23 @@ double WindowChoice::padded_bytes(const HloInstruction& pooling, const KernelFor
 /// of the image; a gradient compares each position with the greatest, and adds what it gets. The
 /// factors are what the windows of bench/programs/windows.py took, chosen with those in view: of 1
 /// to 128 images of 32 to 512 pixels and lines of 800 to 4,096, with 3 to 200 features, windows of
-/// 2 to 7 that step by 1 to 7. Where a gradient's rows do not fit, its parts lie as the windows of
+/// 2 to 7 that step by 1 to 7. Gaps between pixels are padding that parts are cut from, and none of
+/// the kernel's traffic. Where a gradient's rows do not fit, its parts lie as the windows of
 /// the kernel do; other windows go in steps then, which lie as they like.
 WindowChoice::FormCycles WindowChoice::form_cycles(const HloInstruction& pooling) const {
   constexpr double kRowWait = 150;
   const WindowExtent window(pooling.window);
-  if (window.has_gaps) return {0, kNever};
   const double rate = target_.hbm_bytes_per_cycle;
   const bool scatters = pooling.opcode == HloOpcode::kSelectAndScatter;
   const hlo::Shape& image = entry().at(pooling.operands[0]).shape;
-  const DenseOrder dense = dense_order(image.dimensions, pooling.window);
+  Extents pixels = image.dimensions;
+  for (std::size_t d = 0; d < pixels.size(); ++d) {
+    pixels[d] = (pixels[d] - 1) * pooling.window[d].base_dilation + 1;
+  }
+  const DenseOrder dense = dense_order(pixels, pooling.window);
   double passes =
-      1 + (dense.has_free_lanes ? 1 / window.strides : 1.2 * window.shifts + 3 * window.steps);
+      (window.has_gaps ? 2 : 1) +
+      (dense.has_free_lanes ? 1 / window.strides : 1.2 * window.shifts + 3 * window.steps);
   double kernels = window.kernels + (dense.has_free_lanes ? 0 : window.steps);
   if (scatters) {
     passes = (dense.has_free_lanes ? 4 : 6) * window.positions / window.strides +
@@ -277,9 +282,12 @@ WindowChoice::FormCycles WindowChoice::form_cycles(const HloInstruction& pooling
     if (scatters) cycles.kernel = kernels * kKernelCycles + passes * padded;
     return cycles;
   }
-  const double kernel_passes =
-      scatters ? 2.4 * (1 + 1.5 / window.strides) : 1.2 * (1 + 1 / window.strides);
-  cycles.kernel = 3 * kKernelCycles + kernel_passes * padded;
+  const double windows =
+      window.has_gaps
+          ? static_cast<double>(in_order(form->windows(), form->order).padded_bytes()) / rate
+          : padded / window.strides;
+  cycles.kernel =
+      3 * kKernelCycles + (scatters ? 2.4 * (padded + 1.5 * windows) : 1.2 * (padded + windows));
   const auto rows = static_cast<std::size_t>(form->order[0]);
   const auto columns = static_cast<std::size_t>(form->order[1]);
   if (form->image().dimensions[columns] == 1) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "isa/instruction.h"
 #include "sim/base/ceil_divide.h"
@@ -35,6 +36,7 @@ using Extents = GraphEditor::Extents;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostPositions = 64;
+constexpr std::size_t kMostCounts = 1 << 16;  ///< In a constant.
 
 /// Positions of a window: the most along a dimension, parts apart, and all.
 std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling,
@@ -58,6 +60,22 @@ bool covers_all(const WindowDimension& w, std::int64_t elements, std::int64_t po
 bool repeats_one(const WindowDimension& w, std::int64_t elements, std::int64_t positions) {
   return elements == 1 && w.window_dilation == 1 && w.size > 1 && w.padding_low < w.size &&
          w.padding_low >= (positions - 1) * w.stride;
+}
+
+/// How many elements of a dimension each window has.
+std::vector<std::int64_t> elements_in_windows(const WindowDimension& w, std::int64_t elements,
+                                              std::int64_t positions) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(positions));
+  for (std::int64_t at = 0; at < positions; ++at) {
+    for (std::int64_t k = 0; k < w.size; ++k) {
+      const std::int64_t place = at * w.stride + k * w.window_dilation - w.padding_low;
+      if (place < 0 || place % w.base_dilation != 0 || place / w.base_dilation >= elements) {
+        continue;
+      }
+      ++counts[static_cast<std::size_t>(at)];
+    }
+  }
+  return counts;
 }
 
 bool is_neutral(HloOpcode operation, double value) {
@@ -102,6 +120,7 @@ class WindowForms {
   void take_padding(HloInstruction& pooling, double initial);
   bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
   bool visit_repetition(const HloInstruction& pooling);
+  bool visit_counts(const HloInstruction& pooling);
   Id reduce(HloInstruction pooling, HloOpcode operation, double initial);
   void reduce_in_steps(const HloInstruction& pooling, HloOpcode operation, double initial);
   Id reduce_parts(Id value, std::size_t dimension, const WindowDimension& w, std::int64_t results,
@@ -448,7 +467,7 @@ void WindowForms::take_padding(HloInstruction& pooling, double initial) {
   for (std::size_t d = 0; d < window.size(); ++d) {
     hlo::PaddingDimension p = pad.padding[d];
     if (extents[d] == 1) p.interior = 0;
-    if (p.interior > 0 || !compiler::take_padding(window[d], p)) return;
+    if (!compiler::take_padding(window[d], p)) return;
   }
   pooling.window = std::move(window);
   pooling.operands[0] = pad.operands[0];
@@ -524,6 +543,36 @@ bool WindowForms::visit_repetition(const HloInstruction& pooling) {
   return true;
 }
 
+/// Sums of windows over an image of one number, as those by which means divide whose windows reach
+/// over the image: each is the number times how many elements the window has in the image.
+bool WindowForms::visit_counts(const HloInstruction& pooling) {
+  const std::optional<double> number = splat_value(entry(), pooling.operands[0]);
+  if (!number) return false;
+  const Extents image = edit_.dimensions(pooling.operands[0]);
+  Extents extents, places;  // Of the dimensions along which windows differ.
+  std::vector<float> sums{static_cast<float>(*number)};
+  for (std::size_t d = 0; d < image.size(); ++d) {
+    const std::vector<std::int64_t> counts =
+        elements_in_windows(pooling.window[d], image[d], pooling.shape.dimensions[d]);
+    const bool varies = std::set<std::int64_t>(counts.begin(), counts.end()).size() > 1;
+    std::vector<float> products;
+    for (const float sum : sums) {
+      for (const std::int64_t count : counts) {
+        products.push_back(sum * static_cast<float>(count));
+        if (!varies) break;
+      }
+    }
+    sums = std::move(products);
+    if (sums.size() > kMostCounts) return false;
+    if (!varies) continue;
+    extents.push_back(pooling.shape.dimensions[d]);
+    places.push_back(static_cast<std::int64_t>(d));
+  }
+  const Id value = edit_.broadcast(edit_.numbers(extents, sums), pooling.shape.dimensions, places);
+  edit_.finish(edit_.convert(value, pooling.shape.type));
+  return true;
+}
+
 void WindowForms::visit(Id id) {
   HloInstruction pooling = entry().at(id);
   const bool is_scatter = pooling.opcode == HloOpcode::kSelectAndScatter;
@@ -541,7 +590,9 @@ void WindowForms::visit(Id id) {
   edit_.stand_for(id);
   const bool has_neutral = !is_scatter && is_neutral(operation, *initial);
   if (has_neutral) {
-    if (operation == HloOpcode::kAdd && visit_repetition(pooling)) return;
+    if (operation == HloOpcode::kAdd && (visit_counts(pooling) || visit_repetition(pooling))) {
+      return;
+    }
     take_padding(pooling, *initial);
     if (visit_whole(pooling, operation, *initial)) return;
     module_.entry_computation().at(id) = pooling;
