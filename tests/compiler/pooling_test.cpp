@@ -261,6 +261,29 @@ TEST(Pooling, LongRowsStandInTheOtherDirection) {
       "  ROOT r = f32[1,7,17,996] reduce-window(x, z), window={size=1x2x1x5}, to_apply=f\n}\n");
 }
 
+/// A window's two rows, the next one and a combined one, tiles of 4 KiB, leave room for 634 columns
+/// and the windows' in 15 MiB; gaps take room as pixels do.
+TEST(Pooling, RowsStandWhereTheyHaveRoom) {
+  const auto first_of = [](std::int64_t columns, std::int64_t base) {
+    GraphBuilder graph("test");
+    const Tensor image =
+        graph.parameter("image", hlo::array_shape(ElementType::kF32, {1, 8, 17, columns}));
+    std::vector<hlo::WindowDimension> window(4);
+    window[1].size = 2;
+    window[3].size = 5;
+    window[3].base_dilation = base;
+    const hlo::Module module = graph.finish(graph.reduce_window_max(image, window), {image});
+    const hlo::Computation& entry = module.entry_computation();
+    const hlo::HloInstruction& pooling = entry.at(entry.root);
+    return compiler::order_of_windows(pooling, entry.at(pooling.operands[0]).shape, pooling.shape,
+                                      16 << 20)[0];
+  };
+  EXPECT_EQ(first_of(634, 1), 1);
+  EXPECT_EQ(first_of(635, 1), 3);
+  EXPECT_EQ(first_of(317, 2), 1);
+  EXPECT_EQ(first_of(318, 2), 3);
+}
+
 TEST(Pooling, WindowOverChannelsIsRefused) {
   GraphBuilder graph("test");
   const Tensor image = graph.parameter("image", hlo::array_shape(ElementType::kF32, {2, 4, 4, 8}));
@@ -271,6 +294,11 @@ TEST(Pooling, WindowOverChannelsIsRefused) {
   assign_spatial_layouts(module);
   const hlo::Computation& entry = module.entry_computation();
   EXPECT_THROW(compiler::lower_pooling(module, entry, entry.at(entry.root), {}), WorkloadError);
+}
+
+TEST(Pooling, TheGradientOfMaximaOverGapsIsRefused) {
+  EXPECT_THROW(check(Kind::kGradient, ElementType::kF32, {5, 8, 10, 6}, {3, 1, 2, 2, 2}),
+               WorkloadError);
 }
 
 }  // namespace

@@ -527,6 +527,24 @@ TEST(WindowForms, SumsOfOneNumberAreCounts) {
   EXPECT_EQ(count(after, kPooling), 0U);
 }
 
+TEST(WindowForms, CountsOfAVeryLargeImageAreNoConstant) {
+  for (const std::int64_t columns : {255, 256}) {
+    const std::string windows = std::to_string(columns + 1);
+    hlo::Module module = hlo::read_hlo_text(
+        "test.hlo", with_reducers("  x = f32[1,255," + std::to_string(columns) +
+                                  ",8] broadcast(one), dimensions={}\n  ROOT c = f32[1,256," +
+                                  windows + ",8] reduce-window(x, zero), window={size=1x2x2x1 " +
+                                  "pad=0_0x1_1x1_1x0_0}, to_apply=add\n"));
+    compiler::rewrite_windows(module, {});
+    std::int64_t largest = 0;
+    for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+      if (each.opcode != hlo::HloOpcode::kConstant) continue;
+      largest = std::max(largest, each.shape.element_count());
+    }
+    EXPECT_EQ(largest, columns == 255 ? 256 * 256 : 1);
+  }
+}
+
 /// The gradient of a mean over windows that overlap: a kernel knows the gaps.
 TEST(WindowForms, GapsOfAPadAreTheWindows) {
   const hlo::Module after = check(R"(

@@ -286,17 +286,24 @@ void ElementwiseKernel::spread_columns_once() {
   emitter_.forget();
 }
 
-/// Along the axes from `next` on.
+/// Along the axes from `next` on: as many registers in straight code as take the XLU longer than
+/// its latency.
 void ElementwiseKernel::spread_kept_column(const Input& input, const std::vector<int>& axes,
                                            Place& place, std::size_t next) {
-  const auto axis = static_cast<std::size_t>(axes[next]);
-  const bool is_innermost = next + 1 == axes.size();
-  const std::int64_t extent =
-      axes[next] == space_.row_axis() ? space_.row_tiles() : space_.extents[axis];
-  for_each(extent, is_innermost ? 8 : 1, [&](Index index) {
-    place.digits[axis] = index;
-    if (!is_innermost) return spread_kept_column(input, axes, place, next + 1);
+  constexpr std::int64_t kAtOnce = 32;
+  if (next == axes.size()) {
     builder_.store(kept_column(input, place), column_value(input, place));
+    return;
+  }
+  const auto extent_of = [this](int axis) {
+    return axis == space_.row_axis() ? space_.row_tiles() : space_.extent(axis);
+  };
+  std::int64_t rest = 1;
+  for (std::size_t i = next + 1; i < axes.size(); ++i) rest *= extent_of(axes[i]);
+  const auto axis = static_cast<std::size_t>(axes[next]);
+  for_each(extent_of(axes[next]), std::max<std::int64_t>(1, kAtOnce / rest), [&](Index index) {
+    place.digits[axis] = index;
+    spread_kept_column(input, axes, place, next + 1);
   });
   place.digits[axis] = Index{};
 }

@@ -19,10 +19,13 @@ namespace {
 
 /// Of the VMEM, for values of columns: one of so many parts.
 constexpr std::uint64_t kColumnsPart = 8;
-/// Of a column that is kept. One that depends on majors is spread register by register before the
-/// first block, where nothing else hides it: it must come so often again.
-constexpr std::int64_t kLargestColumn = 1 << 20;
-constexpr std::int64_t kFewestUses = 8;
+/// Of the VMEM, for a column that is kept: one of so many parts. All of them, and what else stays,
+/// leave a quarter to blocks.
+constexpr std::int64_t kKeptColumnPart = 8;
+/// A column that depends on majors is spread register by register before the first block, where
+/// nothing else hides it: it must come so often again where what streams would hide that it is
+/// spread with each block.
+constexpr double kFewestUses = 8;
 
 bool is_in_order(const hlo::Shape& shape, const std::vector<int>& axes) {
   int last = -1;
@@ -89,15 +92,39 @@ bool ElementwisePlanner::is_whole(const hlo::Shape& shape, const std::vector<int
   return true;
 }
 
-/// A column that comes again along other axes, if all of it has room.
-bool ElementwisePlanner::keeps_column(ElementwisePlan::Input& input) const {
-  if (!input.is_column() || input.sliced || input.fixed || space_.linear) return false;
-  input.kept_majors = input.access.major_axes();
-  const std::int64_t registers = input.kept_registers(space_);
-  const std::int64_t fewest = input.kept_majors.empty() ? 2 : kFewestUses;
-  return !contains(input.kept_majors, plan_.cut_axis) &&
-         registers * fewest <= space_.majors() * space_.row_tiles() &&
-         registers * kRegisterBytes <= kLargestColumn;
+/// What the XLU takes for the columns, each in each row tile, over what HBM takes for what streams.
+double ElementwisePlanner::spreading_over_streams() const {
+  double columns = 0, bytes = 0;
+  for (const ElementwisePlan::Input& input : plan_.inputs) {
+    if (input.is_column() && !input.fixed) ++columns;
+    if (input.is_stream()) bytes += static_cast<double>(input.access.shape.padded_bytes());
+  }
+  for (const hlo::Shape& result : graph_.root_shapes()) {
+    bytes += static_cast<double>(result.padded_bytes()) / static_cast<double>(plan_.parts);
+  }
+  const auto row_tiles = static_cast<double>(space_.majors() * space_.row_tiles());
+  return columns * row_tiles * target_.xlu_interval_cycles * target_.hbm_bytes_per_cycle / bytes;
+}
+
+/// Columns that come again along other axes, if all of them have room.
+void ElementwisePlanner::keep_columns() {
+  const double spreading = spreading_over_streams();
+  const auto vmem = static_cast<std::int64_t>(target_.vmem_bytes);
+  std::int64_t left = vmem / 4 * 3 - resident_bytes();
+  for (ElementwisePlan::Input& input : plan_.inputs) {
+    if (!input.is_column() || input.sliced || input.fixed || space_.linear) continue;
+    input.kept_majors = input.access.major_axes();
+    const std::int64_t registers = input.kept_registers(space_);
+    const double uses =
+        static_cast<double>(space_.majors() * space_.row_tiles()) / static_cast<double>(registers);
+    // Once before the streams, with half of the XLU's latency open, or each time beside them.
+    const bool is_shorter = 1.5 * spreading / uses + 1 < spreading;
+    const std::int64_t bytes = registers * kRegisterBytes;
+    input.kept = !contains(input.kept_majors, plan_.cut_axis) &&
+                 (input.kept_majors.empty() ? uses >= 2 : uses >= kFewestUses || is_shorter) &&
+                 bytes <= std::min(left, vmem / kKeptColumnPart);
+    if (input.kept) left -= bytes;
+  }
 }
 
 std::optional<Refusal> ElementwisePlanner::find_inputs() {
@@ -153,10 +180,10 @@ std::optional<Refusal> ElementwisePlanner::find_inputs() {
     }
     input.fixed = input.is_column() && !input.sliced && !input.access.needs_rows() &&
                   input.access.major_axes().empty();
-    input.kept = keeps_column(input);
     plan_.inputs.push_back(std::move(input));
   }
   read_centers_around();
+  keep_columns();
   return std::nullopt;
 }
 

@@ -78,7 +78,8 @@ class ElementwisePlanner {
   /// Of the axis that is cut, of all kernels together.
   std::int64_t whole_extent(int axis) const { return graph_.space().extent(axis); }
   bool is_range() const { return plan_.parts * plan_.part_extent() < whole_extent(plan_.cut_axis); }
-  bool keeps_column(ElementwisePlan::Input& input) const;
+  double spreading_over_streams() const;
+  void keep_columns();
   std::optional<Refusal> find_inputs();
   std::optional<Refusal> read_around(const ExpressionNode& node, ElementwisePlan::Input input);
   void read_centers_around();

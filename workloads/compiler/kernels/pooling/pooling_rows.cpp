@@ -170,7 +170,7 @@ WindowRows::WindowRows(KernelBuilder& builder, const PoolingPlan& plan, std::uin
 void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::int64_t count,
                             Index flag) {
   const PoolingPlan::Dimension& rows = plan_.rows;
-  const bool always_inside = rows.padding == 0 && rows.padded() == rows.image && rows.base == 1;
+  const bool always_inside = rows.padding == 0 && rows.padded() == rows.image;
   const std::int64_t margin = plan_.columns.padding * plan_.pixel_rows();
   for (std::int64_t i = 0; i < count; ++i) {
     const SReg slot = ring_.row({{}, ahead + i});
