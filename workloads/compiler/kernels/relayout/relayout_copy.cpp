@@ -4,7 +4,9 @@
 #include <functional>
 
 #include "sim/base/ceil_divide.h"
+#include "workloads/compiler/ir/kernel_forms.h"
 #include "workloads/compiler/kernels/elementwise/elementwise_memory.h"
+#include "workloads/compiler/kernels/tiles/block_pipeline.h"
 #include "workloads/compiler/kernels/tiles/box_dma.h"
 
 namespace tpu::compiler {
@@ -12,7 +14,8 @@ namespace tpu::compiler {
 namespace {
 
 constexpr std::int64_t kBlockGranules = 256;
-constexpr std::int64_t kBuffers = 4;
+constexpr std::int64_t kBufferGranules = 4 * kBlockGranules;  ///< Of all buffers.
+constexpr std::int64_t kFewestBuffers = 4, kMostBuffers = 8;
 
 class TileMoveKernel {
  public:
@@ -20,17 +23,21 @@ class TileMoveKernel {
   struct Rows {
     std::int64_t count = 0, run = 1, source_stride = 1, target_stride = 1;
     std::int64_t per_block() const { return std::max<std::int64_t>(1, kBlockGranules / run); }
+    std::int64_t blocks() const { return ceil_divide(count, per_block()); }
+    std::int64_t block_granules() const { return std::min(count, per_block()) * run; }
   };
   struct Prepared {
     Rows rows;
-    TileRuns runs;  ///< Loops around them.
+    TileRuns runs;  ///< Around them.
+    /// The inner ones of these are passed through without a pause; the others are loops.
+    std::size_t loops = 0;
     BoxDma load, store;
   };
 
   TileMoveKernel(const std::string& name, const Target& target) : builder_(name, target) {
-    for (std::int64_t i = 0; i < kBuffers; ++i) load_flags_.push_back(builder_.allocate_flag());
-    for (std::int64_t i = 0; i < kBuffers; ++i) store_flags_.push_back(builder_.allocate_flag());
-    buffers_ = builder_.allocate_vmem(static_cast<std::uint64_t>(kBuffers * kBlockGranules * 2));
+    load_flag_ = BlockPipeline::allocate_flags(builder_, kMostBuffers);
+    store_flag_ = BlockPipeline::allocate_flags(builder_, kMostBuffers);
+    buffers_ = builder_.allocate_vmem(static_cast<std::uint64_t>(kBufferGranules * 2));
   }
 
   void fill(SReg result, std::uint64_t granules, std::uint32_t word);
@@ -48,17 +55,21 @@ class TileMoveKernel {
 
  private:
   BoxDma rows_dma(bool loads, const Rows& rows);
-  void transfer(bool loads, SReg base, const Rows& rows, Index block);
   Index size_of(const Rows& rows, Index block);
-  void copy_rows(SReg source, SReg result, const Rows& rows);
-  void for_each(const TileRuns& runs, std::size_t level, SReg source, SReg result,
-                const std::function<void(SReg, SReg)>& body);
+  SReg place_of(bool loads, SReg base, const Prepared& prepared, Index block);
+  void copy(SReg source, SReg result, const Prepared& prepared);
+  void for_each(const Prepared& prepared, std::size_t level, SReg source, SReg result);
 
   KernelBuilder builder_;
-  std::vector<std::uint32_t> load_flags_, store_flags_;
+  std::uint32_t load_flag_ = 0, store_flag_ = 0;
   VmemRegion buffers_;
-  BoxDma load_dma_, store_dma_;  ///< Of the rows at hand.
 };
+
+/// `base` and so many strides, which may be negative.
+SReg moved(KernelBuilder& builder, SReg base, Index count, std::int64_t stride) {
+  const ScalarOperand distance = to_operand(builder, multiply(builder, count, std::abs(stride)));
+  return stride < 0 ? builder.sub(base, distance) : builder.add(base, distance);
+}
 
 void TileMoveKernel::fill(SReg result, std::uint64_t granules, std::uint32_t word) {
   builder_.loop(kBlockGranules * 2 / 64, [&](SReg index) {
@@ -73,30 +84,24 @@ void TileMoveKernel::fill(SReg result, std::uint64_t granules, std::uint32_t wor
   };
   builder_.loop(static_cast<std::uint64_t>(blocks), [&](SReg block) {
     const SReg place = builder_.add(result, builder_.mul(block, kBlockGranules));
-    builder_.dma_out(buffers_, place, size(block), store_flags_[0]);
+    builder_.dma_out(buffers_, place, size(block), store_flag_);
   });
-  builder_.wait(store_flags_[0], total);
+  builder_.wait(store_flag_, total);
 }
 
 /// Outer dimensions, from `level` on, as loops.
-void TileMoveKernel::for_each(const TileRuns& runs, std::size_t level, SReg source, SReg result,
-                              const std::function<void(SReg, SReg)>& body) {
-  if (level == runs.counts.size()) {
-    body(source, result);
-    return;
-  }
+void TileMoveKernel::for_each(const Prepared& prepared, std::size_t level, SReg source,
+                              SReg result) {
+  if (level == prepared.loops) return copy(source, result, prepared);
+  const TileRuns& runs = prepared.runs;
   builder_.loop(static_cast<std::uint64_t>(runs.counts[level]), [&](SReg index) {
-    const auto moved = [&](SReg base, std::int64_t stride) {
-      const SReg distance = builder_.mul(index, static_cast<std::uint32_t>(std::abs(stride)));
-      return stride < 0 ? builder_.sub(base, distance) : builder_.add(base, distance);
-    };
-    for_each(runs, level + 1, moved(source, runs.source_strides[level]),
-             moved(result, runs.target_strides[level]), body);
+    for_each(prepared, level + 1, moved(builder_, source, {index, 0}, runs.source_strides[level]),
+             moved(builder_, result, {index, 0}, runs.target_strides[level]));
   });
 }
 
-/// The dimension whose runs are rows of DMAs: the longest that a descriptor can step through, for
-/// each round of the loops around it waits for the memory. None: -1.
+/// The dimension whose runs are rows of DMAs: the longest that a descriptor can step through. None:
+/// -1.
 std::ptrdiff_t dimension_of_rows(const TileRuns& runs) {
   std::ptrdiff_t best = -1;
   if (runs.run >= kBlockGranules) return best;
@@ -129,6 +134,16 @@ TileMoveKernel::Prepared TileMoveKernel::prepare(TileRuns runs) {
   }
   prepared.load = rows_dma(true, prepared.rows);
   prepared.store = rows_dma(false, prepared.rows);
+  prepared.loops = runs.counts.size();
+  std::int64_t blocks = prepared.rows.blocks();
+  for (bool has_digits = true; has_digits && prepared.loops > 0;) {
+    blocks *= runs.counts[prepared.loops - 1];
+    has_digits = has_modulo(prepared.rows.blocks(), blocks);
+    for (std::size_t i = prepared.loops - 1; i < runs.counts.size(); ++i) {
+      has_digits = has_digits && has_modulo(runs.counts[i], blocks);
+    }
+    if (has_digits) --prepared.loops;
+  }
   prepared.runs = std::move(runs);
   return prepared;
 }
@@ -138,8 +153,8 @@ void TileMoveKernel::offset(const std::vector<TileOffset>& offsets, SReg& source
   for (const TileOffset& each : offsets) {
     const std::uint32_t words = builder_.allocate_smem(kGranuleWords);
     builder_.misc(isa::Opcode::kDmaHbmToSmem,
-                  {builder_.operand(each.operand), 1, words, load_flags_[0]});
-    builder_.wait(load_flags_[0], 1);
+                  {builder_.operand(each.operand), 1, words, load_flag_});
+    builder_.wait(load_flag_, 1);
     builder_.new_block();
     const SReg given = builder_.load_smem(words);
     const SReg place = builder_.min(builder_.max(given, 0), each.last);
@@ -150,12 +165,9 @@ void TileMoveKernel::offset(const std::vector<TileOffset>& offsets, SReg& source
 }
 
 void TileMoveKernel::move(SReg source, SReg result, const Prepared& prepared) {
-  load_dma_ = prepared.load;
-  store_dma_ = prepared.store;
   const SReg first_source = builder_.add(source, prepared.runs.source_begin);
   const SReg first_result = builder_.add(result, prepared.runs.target_begin);
-  for_each(prepared.runs, 0, first_source, first_result,
-           [&](SReg here, SReg there) { copy_rows(here, there, prepared.rows); });
+  for_each(prepared, 0, first_source, first_result);
 }
 
 bool TileMoveKernel::fit_together(const std::vector<Prepared>& moves) {
@@ -164,7 +176,7 @@ bool TileMoveKernel::fit_together(const std::vector<Prepared>& moves) {
     if (!each.runs.counts.empty()) return false;
     granules += each.rows.count * each.rows.run;
   }
-  return granules <= kBuffers * kBlockGranules;
+  return granules <= kBufferGranules;
 }
 
 void TileMoveKernel::move_together(const std::vector<SReg>& sources,
@@ -173,7 +185,7 @@ void TileMoveKernel::move_together(const std::vector<SReg>& sources,
   std::int64_t total = 0;
   for (bool loads : {true, false}) {
     total = 0;
-    const std::uint32_t flag = loads ? load_flags_[0] : store_flags_[0];
+    const std::uint32_t flag = loads ? load_flag_ : store_flag_;
     for (std::size_t i = 0; i < moves.size(); ++i) {
       const TileRuns& runs = moves[i].runs;
       const SReg hbm = loads ? builder_.add(sources[i], runs.source_begin)
@@ -191,62 +203,72 @@ BoxDma TileMoveKernel::rows_dma(bool loads, const Rows& rows) {
   StridedBox box;
   box.run = static_cast<std::uint32_t>(rows.run);
   // A block of them at a time, or what the buffers hold.
-  box.runs = static_cast<std::uint32_t>(std::min(rows.count, kBuffers * kBlockGranules));
+  box.runs = static_cast<std::uint32_t>(std::min(rows.count, kBufferGranules));
   box.hbm_stride = static_cast<std::uint32_t>(loads ? rows.source_stride : rows.target_stride);
   return {builder_, loads, box};
 }
 
-/// Starts the load or the store of a block of rows; the last one may be smaller.
-void TileMoveKernel::transfer(bool loads, SReg base, const Rows& rows, Index block) {
-  const std::int64_t stride = loads ? rows.source_stride : rows.target_stride;
-  const Index buffer = modulo_power_of_two(builder_, block, 2);
-  const Index place = multiply(builder_, block, rows.per_block() * stride);
-  const SReg hbm = builder_.add(base, to_operand(builder_, place));
-  const VmemAddress vmem = at(buffers_, multiply(builder_, buffer, kBlockGranules * 2));
-  const ScalarOperand flag =
-      to_operand(builder_, buffer.plus(loads ? load_flags_[0] : store_flags_[0]));
-  const ScalarOperand granules = to_operand(builder_, size_of(rows, block));
-  (loads ? load_dma_ : store_dma_).start(hbm, vmem, flag, granules);
-}
-
+/// Of a block of rows; the last one may be smaller.
 Index TileMoveKernel::size_of(const Rows& rows, Index block) {
   const std::int64_t most = rows.per_block();
+  if (rows.blocks() == 1 || rows.count % most == 0) return {{}, rows.block_granules()};
   const Index begin = multiply(builder_, block, most);
   if (begin.is_constant()) return {{}, std::min(most, rows.count - begin.offset) * rows.run};
   const SReg left = builder_.sub(rows.count, to_operand(builder_, begin));
   return multiply(builder_, {builder_.min(left, most), 0}, rows.run);
 }
 
-void TileMoveKernel::copy_rows(SReg source, SReg result, const Rows& rows) {
-  const std::int64_t blocks = ceil_divide(rows.count, rows.per_block());
-  const auto wait = [&](bool loads, Index block) {
-    const Index buffer = modulo_power_of_two(builder_, block, 2);
-    builder_.wait(to_operand(builder_, buffer.plus(loads ? load_flags_[0] : store_flags_[0])),
-                  to_operand(builder_, size_of(rows, block)));
-  };
-  transfer(true, source, rows, {});
-  if (blocks > 1) transfer(true, source, rows, {{}, 1});
-  const auto step = [&](Index block) {
-    wait(true, block);
-    transfer(false, result, rows, block);
-    if (blocks <= 2) return;
-    // The buffer of the load after next was last stored from two blocks ago.
-    const SReg here = builder_.add(to_operand(builder_, block), 0);
-    const PReg has_load = builder_.less(here, blocks - 2);
-    if (blocks > 4) {
-      const PReg is_reused = builder_.and_(builder_.less(1, here), has_load);
-      builder_.guarded(is_reused, [&] { wait(false, {here, -2}); });
-    }
-    builder_.guarded(has_load, [&] { transfer(true, source, rows, {here, 2}); });
-  };
-  if (blocks == 1) {
-    step({});
-  } else {
-    builder_.loop(static_cast<std::uint64_t>(blocks), [&](SReg index) { step({index, 0}); });
+/// Where a block of those that are passed through without a pause lies.
+SReg TileMoveKernel::place_of(bool loads, SReg base, const Prepared& prepared, Index block) {
+  const Rows& rows = prepared.rows;
+  const TileRuns& runs = prepared.runs;
+  const auto& strides = loads ? runs.source_strides : runs.target_strides;
+  const bool is_outermost = runs.counts.size() == prepared.loops;
+  const Index of_rows = is_outermost ? block : modulo(builder_, block, rows.blocks());
+  SReg place = moved(builder_, base, of_rows,
+                     rows.per_block() * (loads ? rows.source_stride : rows.target_stride));
+  Index rest = divide(builder_, block, rows.blocks());
+  for (std::size_t i = runs.counts.size(); i-- > prepared.loops;) {
+    const bool is_last = i == prepared.loops;
+    place =
+        moved(builder_, place, is_last ? rest : modulo(builder_, rest, runs.counts[i]), strides[i]);
+    if (!is_last) rest = divide(builder_, rest, runs.counts[i]);
   }
-  for (std::int64_t block = std::max<std::int64_t>(0, blocks - 4); block < blocks; ++block) {
-    wait(false, {{}, block});
+  return place;
+}
+
+/// All that is passed through without a pause: small blocks have more buffers, of which half are on
+/// their way in.
+void TileMoveKernel::copy(SReg source, SReg result, const Prepared& prepared) {
+  const Rows& rows = prepared.rows;
+  BlockPipeline::Blocks blocks;
+  blocks.count = rows.blocks();
+  for (std::size_t i = prepared.loops; i < prepared.runs.counts.size(); ++i) {
+    blocks.count *= prepared.runs.counts[i];
   }
+  blocks.buffers = kFewestBuffers;
+  blocks.is_in_place = true;
+  while (blocks.buffers < kMostBuffers &&
+         2 * blocks.buffers * rows.block_granules() <= kBufferGranules) {
+    blocks.buffers *= 2;
+  }
+  const auto size = [&](Index block) {
+    return to_operand(builder_, size_of(rows, modulo(builder_, block, rows.blocks())));
+  };
+  const auto transfer = [&](bool loads) {
+    BlockPipeline::Transfer each;
+    each.flag = loads ? load_flag_ : store_flag_;
+    each.granules = size;
+    each.start = [&, loads](Index block, Index buffer) {
+      BoxDma dma = loads ? prepared.load : prepared.store;
+      const Index vmem = multiply(builder_, buffer, kBufferGranules / blocks.buffers * 2);
+      const std::uint32_t flag = loads ? load_flag_ : store_flag_;
+      dma.start(place_of(loads, loads ? source : result, prepared, block), at(buffers_, vmem),
+                to_operand(builder_, buffer.plus(flag)), size(block));
+    };
+    return each;
+  };
+  BlockPipeline(builder_, blocks, transfer(true), transfer(false)).run(nullptr);
 }
 
 }  // namespace

@@ -22,19 +22,23 @@ void BlockPipeline::wait(const Transfer& transfer, Index block, Index buffer) {
   builder_.wait(to_operand(builder_, buffer.plus(transfer.flag)), granules);
 }
 
-/// Starts the loads of the block that comes to the buffer before this one, where there is one: with
-/// two buffers it is the next one.
+/// The buffer of the block that is loaded while this one is worked on.
+Index BlockPipeline::buffer_of_next(Index block, Index buffer) {
+  if (block.is_constant()) return this->buffer(block.plus(blocks_.ahead()));
+  if (blocks_.buffers == 2) return {builder_.sub(1, to_operand(builder_, buffer)), 0};
+  return this->buffer({builder_.add(to_operand(builder_, block), blocks_.ahead()), 0});
+}
+
+/// Starts the loads of that block, where there is one.
 void BlockPipeline::load_next(Index block, Index buffer) {
-  const std::int64_t ahead = blocks_.buffers - 1;
   if (block.is_constant()) {
-    const Index next = block.plus(ahead);
+    const Index next = block.plus(blocks_.ahead());
     if (next.offset < blocks_.count) load_.start(next, this->buffer(next));
     return;
   }
-  const SReg next = builder_.add(to_operand(builder_, block), ahead);
+  const SReg next = builder_.add(to_operand(builder_, block), blocks_.ahead());
   const PReg has_next = builder_.less(next, blocks_.count);
-  const Index other = blocks_.buffers == 2 ? Index{builder_.sub(1, to_operand(builder_, buffer)), 0}
-                                           : this->buffer({next, 0});
+  const Index other = buffer_of_next(block, buffer);
   const auto start = [&] { load_.start({next, 0}, other); };
   load_.is_straight ? builder_.guarded(has_next, start) : builder_.if_(has_next, start);
 }
@@ -54,9 +58,7 @@ void BlockPipeline::wait_for_store_before(Index block, Index buffer, std::int64_
 
 void BlockPipeline::take_next(Index block, Index buffer) {
   if (blocks_.buffers == 1 || blocks_.count == 1) return;
-  const Index other = block.is_constant() ? this->buffer(block.plus(1))
-                                          : Index{builder_.sub(1, to_operand(builder_, buffer)), 0};
-  wait_for_store_before(block, other, 1);
+  wait_for_store_before(block, buffer_of_next(block, buffer), blocks_.buffers - blocks_.ahead());
   load_next(block, buffer);
 }
 
@@ -72,13 +74,14 @@ void BlockPipeline::step(Index block, const std::function<void(Index, Index)>& w
     wait(load_, block, here);
   }
   if (!blocks_.is_in_place) wait_for_store_before(block, here, blocks_.buffers);
-  work(block, here);
+  if (work) work(block, here);
   if (store_.start) store_.start(block, buffer(block));
+  if (!work && blocks_.is_in_place) take_next(block, here);
 }
 
 void BlockPipeline::run(const std::function<void(Index block, Index buffer)>& work) {
   const std::int64_t looped = blocks_.count - (blocks_.last_is_apart ? 1 : 0);
-  for (std::int64_t block = 0; load_.start && block < std::min(blocks_.buffers - 1, blocks_.count);
+  for (std::int64_t block = 0; load_.start && block < std::min(blocks_.ahead(), blocks_.count);
        ++block) {
     load_.start({{}, block}, {{}, block});
   }
@@ -89,7 +92,10 @@ void BlockPipeline::run(const std::function<void(Index block, Index buffer)>& wo
   }
   if (blocks_.last_is_apart) step({{}, looped}, work);
   if (!store_.start) return;
-  const std::int64_t under_way = blocks_.is_in_place ? 1 : blocks_.buffers;
+  // Of blocks in place each has waited for the one that stood where the next ones come to.
+  const std::int64_t under_way = blocks_.is_in_place && blocks_.buffers > 1
+                                     ? blocks_.buffers - blocks_.ahead()
+                                     : blocks_.buffers;
   for (std::int64_t block = std::max<std::int64_t>(0, blocks_.count - under_way);
        block < blocks_.count; ++block) {
     wait(store_, {{}, block}, buffer({{}, block}));

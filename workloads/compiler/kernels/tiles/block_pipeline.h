@@ -28,9 +28,15 @@ class BlockPipeline {
     std::int64_t count = 1;
     bool last_is_apart = false;  ///< The last one has code of its own: its number is constant.
     std::int64_t buffers = 2;    ///< A power of two.
-    /// Results leave from where operands came to, of two buffers at most. With two `work` calls
-    /// take_next() once.
+    /// Results leave from where operands came to. With two buffers or more `work` calls take_next()
+    /// once; half of them are for what comes, the others for what leaves.
     bool is_in_place = false;
+
+    /// Blocks whose operands are on their way while one is worked on.
+    std::int64_t ahead() const {
+      if (is_in_place && buffers > 1) return buffers / 2;
+      return buffers - 1;
+    }
   };
 
   /// A flag for each buffer.
@@ -43,13 +49,14 @@ class BlockPipeline {
   BlockPipeline(KernelBuilder& builder, const Blocks& blocks, Transfer load, Transfer store);
 
   /// Emits everything. When it ends nothing is under way. `work` stands in the loop once, and once
-  /// more for a last block with code of its own.
+  /// more for a last block with code of its own; none: blocks in place leave as they came.
   void run(const std::function<void(Index block, Index buffer)>& work);
-  /// Of blocks in place: the next one comes to where the one before has left.
+  /// Of blocks in place: the next one comes to where one before has left.
   void take_next(Index block, Index buffer);
 
  private:
   Index buffer(Index block);
+  Index buffer_of_next(Index block, Index buffer);
   void load_next(Index block, Index buffer);
   void step(Index block, const std::function<void(Index block, Index buffer)>& work);
   void wait_for_store_before(Index block, Index buffer, std::int64_t distance);
