@@ -437,14 +437,14 @@ class ConvolutionForms {
   }
 
   /// Both lines are turned, to lie along the lanes; dots read both, one of them written as a slice
-  /// for each but one.
+  /// for each but one. Each dot is a kernel.
   double cycles_result_by_result(const HloInstruction& gradient) const {
     const auto results = double(copies_of(gradient, 0));
     const auto input = double(edit_.shape(gradient.operands[0]).unpadded_bytes());
     const auto window = double(edit_.shape(gradient.operands[1]).unpadded_bytes());
     const double bytes =
         (results + 2) * (input + window) + 2 * (results - 1) * std::min(input, window);
-    return bytes / kernels_.target().hbm_bytes_per_cycle;
+    return bytes / kernels_.target().hbm_bytes_per_cycle + results * kKernelCycles;
   }
 
   /// The gradient of a long line's kernel, rounded.
