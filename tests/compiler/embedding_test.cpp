@@ -15,6 +15,7 @@ using hlo::ElementType;
 struct Embedding {
   std::int64_t rows = 10, width = 100, count = 20;
   double low = 0, high = 10;  ///< Range of the indices.
+  bool in_range = false;      ///< A gather is told so.
 };
 
 hlo::Module module_of(bool is_gather, const Embedding& sizes, ElementType type) {
@@ -31,6 +32,7 @@ hlo::Module module_of(bool is_gather, const Embedding& sizes, ElementType type) 
   Tensor result;
   if (is_gather) {
     dimensions.slice_sizes = {1, sizes.width};
+    dimensions.indices_in_range = sizes.in_range;
     result = graph.gather(table, indices, dimensions);
   } else {
     parameters.push_back(
@@ -75,6 +77,22 @@ TEST(Embedding, GathersRows) {
 
 TEST(Embedding, ClampsIndicesOfAGather) { check(true, {30, 40, 50, -20, 60}); }
 
+/// Indices in range are not clamped, but for those that stand behind the last one: of one group of
+/// 64, of a chunk's whole ones and a part of one, behind whole chunks.
+TEST(Embedding, IndicesInRangeTakeLess) {
+  for (const ElementType type : {ElementType::kF32, ElementType::kBf16}) {
+    for (const std::int64_t count : {20, 64, 100, 2048, 2050, 4232}) {
+      const double last = 198;
+      KernelHarness::Result clamped, in_range;
+      check(true, {199, 128, count, 0, last, false}, {}, type, &clamped);
+      check(true, {199, 128, count, 0, last, true}, {}, type, &in_range);
+      if (count < 2048) continue;
+      EXPECT_LT(in_range.cycles, 0.75 * static_cast<double>(clamped.cycles)) << count;
+    }
+    check(true, {77, 300, 150, 0, 76, true}, {}, type);
+  }
+}
+
 compiler::Target with_vmem(std::uint64_t bytes) {
   compiler::Target target;
   target.vmem_bytes = bytes;
@@ -98,16 +116,31 @@ TEST(Embedding, RowsThatAreTooLongAreGatheredInParts) {
   check(true, {2000, 1500, 50, 0, 2000}, with_vmem(256 << 10), ElementType::kBf16);
 }
 
-/// As many lanes of all rows as fit beside two buffers of 64 rows, a spare row and 64 KiB for what
+/// As many lanes of all rows as fit beside four buffers of 64 rows, a spare row and 64 KiB for what
 /// finds no register; of a byte less VMEM, half of them.
 TEST(Embedding, OfATableAsManyLanesAsFitStandInVmemForAGather) {
-  const auto lowered = check(true, {200, 200, 500, 0, 200}, with_vmem(256 << 10));
-  EXPECT_EQ(lowered.vmem_bytes, (200U + 2 * 64) * 512);
-  const std::uint64_t whole = (104 + 8 + 2 * 64) * 512 * 4 + (64 << 10);
+  const auto lowered = check(true, {200, 200, 500, 0, 200}, with_vmem(400 << 10));
+  EXPECT_EQ(lowered.vmem_bytes, (200U + 4 * 64) * 512);
+  const std::uint64_t whole = (104 + 8 + 4 * 64) * 512 * 4 + (64 << 10);
   const auto all = check(true, {100, 500, 1500, -3, 110}, with_vmem(whole));
-  EXPECT_EQ(all.vmem_bytes, (104U + 2 * 64) * 512 * 4);
+  EXPECT_EQ(all.vmem_bytes, (104U + 4 * 64) * 512 * 4);
   const auto halves = check(true, {100, 500, 1500, -3, 110}, with_vmem(whole - 1));
-  EXPECT_EQ(halves.vmem_bytes, (104U + 2 * 64) * 512 * 2);
+  EXPECT_EQ(halves.vmem_bytes, (104U + 4 * 64) * 512 * 2);
+}
+
+/// A table of bf16 stands in VMEM as rows of 32 bits, beside two buffers of 64 of its tiles, 64
+/// rows that are put together and four buffers of as many packed ones. Of two lane tiles it is
+/// unpacked by 32 tile rows, which room is left for; where both have no room (of a byte less), one
+/// has.
+TEST(Embedding, ATableOfBf16StandsUnpackedInVmem) {
+  const std::uint64_t packed_table = 2 * 64 * 4, lanes = 64 + 4 * 64 / 2;
+  const auto both = check(true, {300, 200, 2000, -3, 310}, with_vmem(4 << 20), ElementType::kBf16);
+  EXPECT_EQ(both.vmem_bytes, (packed_table + 2 * (lanes + 2 * 32 * 8)) * 512);
+  const std::uint64_t whole = ((4 * 64 + 8 + 304) * 2 + 2 * 64 * 8) * 512 + (64 << 10);
+  const auto just = check(true, {300, 200, 2000, -3, 310}, with_vmem(whole), ElementType::kBf16);
+  EXPECT_EQ(just.vmem_bytes, both.vmem_bytes);
+  const auto one = check(true, {300, 200, 2000, -3, 310}, with_vmem(whole - 1), ElementType::kBf16);
+  EXPECT_EQ(one.vmem_bytes, (packed_table + lanes + 64 * 8) * 512);
 }
 
 TEST(Embedding, ATableIsNotFetchedForAFewRows) {
@@ -150,10 +183,10 @@ TEST(Embedding, TablesLargerThanVmemAreCutIntoParts) {
   check(false, {1000, 130, 200, 0, 1000}, small);
 }
 
-/// All lanes of the table and a spare row stand in VMEM, beside two buffers of 64 updates and 64
+/// All lanes of the table and a spare row stand in VMEM, beside four buffers of 64 updates and 64
 /// KiB for what finds no register; of a byte less VMEM, half of the lanes do, in two passes.
 TEST(Embedding, OfATableAsManyLanesAsFitStandInVmemForAScatter) {
-  const std::uint64_t rows = 304 * 2 + 8 * 2 + 2 * 64 * 2;  // Of VMEM.
+  const std::uint64_t rows = 304 * 2 + 8 * 2 + 4 * 64 * 2;  // Of VMEM.
   const std::uint64_t whole = rows * 512 + (64 << 10);
   EXPECT_EQ(check(false, {300, 200, 90, 0, 300}, with_vmem(whole)).vmem_bytes, rows * 512);
   EXPECT_EQ(check(false, {300, 200, 90, 0, 300}, with_vmem(whole - 1)).vmem_bytes, rows * 256);

@@ -232,6 +232,40 @@ TEST(IndexedAccess, WindowsOfWholeRowsAreAddedInRows) {
   EXPECT_EQ(accesses_left(text), 1U);
 }
 
+/// The vector unit clamps the indices of a gather that stays, where they are many or are computed
+/// in any case; unsigned ones are the kernel's to clamp. What a dump says is read again.
+TEST(IndexedAccess, IndicesOfRowsAreClampedBefore) {
+  struct Case {
+    std::string type;
+    std::int64_t count;
+    bool are_computed, in_range;
+  };
+  for (const Case& each : {Case{"s32", 1024, false, true}, Case{"s32", 1023, false, false},
+                           Case{"s32", 20, true, true}, Case{"u32", 1024, true, false}}) {
+    const std::string picks = each.type + "[" + std::to_string(each.count) + "]";
+    const std::string text =
+        "HloModule g\nENTRY main {\n  x = f32[500,128] parameter(0)\n  p = " + picks +
+        " parameter(1)\n  i = " + picks + " add(p, p)\n  ROOT r = f32[" +
+        std::to_string(each.count) + ",128] gather(x, " + (each.are_computed ? "i" : "p") +
+        "), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+        "slice_sizes={1,128}\n}\n";
+    hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+    compiler::Refusals refusals;
+    compiler::rewrite_indexed_access(module, compiler::Target(), refusals);
+    const auto is_clamped = [](const hlo::Module& some) {
+      const hlo::Computation& entry = some.entry_computation();
+      const hlo::HloInstruction& gather = entry.at(entry.root);
+      EXPECT_EQ(gather.opcode, hlo::HloOpcode::kGather);
+      EXPECT_EQ(gather.gather->indices_in_range,
+                entry.at(gather.operands[1]).opcode == hlo::HloOpcode::kMinimum);
+      return gather.gather->indices_in_range;
+    };
+    EXPECT_EQ(is_clamped(module), each.in_range) << picks;
+    EXPECT_EQ(is_clamped(hlo::read_hlo_text("again.hlo", hlo::to_string(module))), each.in_range);
+    if (each.type == "s32") check_hlo(text, indices(-300, 600));
+  }
+}
+
 /// A gather of rows of a table of f32 by numbers of any extents ("4,10").
 std::string row_gather(std::int64_t rows, std::int64_t width, const std::string& picks) {
   const std::string columns = std::to_string(width);

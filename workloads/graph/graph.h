@@ -92,6 +92,8 @@ struct GatherDimensions {
   std::vector<std::int64_t> operand_batching_dims;  ///< scatter: input_batching_dims
   std::vector<std::int64_t>
       start_indices_batching_dims;  ///< scatter: scatter_indices_batching_dims
+  /// gather only, of our passes: no index needs clamping. HLO has no attribute for it.
+  bool indices_in_range = false;
 };
 
 /// Where an instruction comes from in the user's program. Strings are as HLO text has them between

@@ -452,6 +452,7 @@ class Writer {
     }
     attribute("index_vector_dim", std::to_string(dims.index_vector_dim));
     if (!scatter) attribute("slice_sizes", braces(dims.slice_sizes));
+    if (dims.indices_in_range) attribute("indices_in_range", "true");
   }
 
   void conditional(const Computation& computation, const HloInstruction& instruction) {

@@ -146,6 +146,8 @@ bool AttributeReader::gather_or_scatter(std::string_view name, HloInstruction& i
     gather.slice_sizes = integers();
   } else if (name == "index_vector_dim") {
     gather.index_vector_dim = cursor_.integer(name);
+  } else if (name == "indices_in_range") {
+    gather.indices_in_range = cursor_.name(name) == "true";
   } else {
     return false;
   }

@@ -127,7 +127,8 @@ int ElementwisePlanner::largest_group(std::int64_t most) const {
 }
 
 /// The row tiles of a group. Those of a matrix that few numbers divide (25: 197 rows) are gone
-/// through in groups of a power of two and a smaller last one.
+/// through in groups of a power of two and a smaller last one, in blocks of whole matrices; of a
+/// single matrix that is larger than a block its last block has the smaller one.
 void ElementwisePlanner::choose_rows(ElementwisePlan::Group& group, std::int64_t most) {
   group.rows = largest_group(most);
   group.by_matrix = false;
@@ -135,9 +136,10 @@ void ElementwisePlanner::choose_rows(ElementwisePlan::Group& group, std::int64_t
   int rows = 1;
   while (2 * rows <= std::min(most, plan_.radix(0))) rows *= 2;
   if (rows < 2 * group.rows) return;
-  if (plan_.radix(0) * plan_.lane_tiles > kLargestBlock) return;
+  const bool is_large = plan_.radix(0) * plan_.lane_tiles > kLargestBlock;
+  if (is_large && plan_.radix(0) != plan_.row_tiles) return;
   group.rows = rows;
-  group.by_matrix = true;
+  group.by_matrix = !is_large;
 }
 
 /// Row tiles that a block has a multiple of.

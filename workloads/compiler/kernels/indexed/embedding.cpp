@@ -33,6 +33,7 @@ struct EmbeddingShapes {
   std::int64_t lane_tiles = 1;
   bool packed = false;              ///< bf16: two rows of a tile in a VMEM row.
   std::int64_t chunk = kIndexTile;  ///< Indices that stand in SMEM at a time.
+  bool are_in_range = false;        ///< The indices; not what stands behind the last one.
 
   std::int64_t tile_rows() const { return packed ? 4 : 8; }  ///< Of VMEM.
   std::int64_t tile_granules() const { return tile_rows() / 2; }
@@ -69,19 +70,21 @@ EmbeddingShapes read_shapes(const hlo::HloInstruction& instruction, const hlo::S
     refuse_rows(instruction, table, indices,
                 "expected a table and result in row-major order and 32-bit indices");
   }
-  return {table.dimensions[0], rows.dimensions[0], ceil_divide(table.dimensions[1], 128),
-          table.type == hlo::ElementType::kBf16, indices_at_once(target)};
+  return {table.dimensions[0],
+          rows.dimensions[0],
+          ceil_divide(table.dimensions[1], 128),
+          table.type == hlo::ElementType::kBf16,
+          indices_at_once(target),
+          dimensions.indices_in_range};
 }
 
-/// The VMEM row in which a row of a table stands, in the first of `width` lane tiles that stand
-/// side by side: whole tiles before it, and the rest; of a single lane tile all rows follow each
-/// other.
-SReg place_of_row(KernelBuilder& builder, SReg row, std::int64_t width,
-                  const EmbeddingShapes& shapes) {
-  const SReg follows = shapes.packed ? builder.shift_right(row, 1) : row;
-  if (width == 1) return follows;
-  const auto beside = static_cast<std::uint32_t>(shapes.tile_rows() * (width - 1));
-  return builder.add(follows, builder.mul(builder.shift_right(row, 3), beside));
+/// The VMEM row in which a row of a table of 32-bit elements stands, in the first of `width` lane
+/// tiles that stand side by side: whole tiles before it, and the rest; of a single lane tile all
+/// rows follow each other.
+SReg place_of_row(KernelBuilder& builder, SReg row, std::int64_t width) {
+  if (width == 1) return row;
+  const auto beside = static_cast<std::uint32_t>(isa::kSublanes * (width - 1));
+  return builder.add(row, builder.mul(builder.shift_right(row, 3), beside));
 }
 
 /// `width` lane tiles of so many rows of tiles.
@@ -284,14 +287,23 @@ void GatherKernel::emit_chunk(Index chunk, std::int64_t groups) {
   });
 }
 
-/// Rows of a gather's result, or of a scatter's updates, that a DMA moves.
-constexpr std::int64_t kRowGroup = 64;
+/// Rows of a gather's result, or of a scatter's updates, that a DMA moves, and buffers of them: the
+/// DMAs are short.
+constexpr std::int64_t kRowGroup = 64, kRowBuffers = 4;
 
-/// Tiles of a table that VMEM holds beside the two buffers of such rows of this width, a scatter's
-/// spare row and what finds no register.
-std::int64_t tiles_beside_rows(std::int64_t width, std::int64_t tile_bytes, const Target& target) {
-  const std::int64_t apart = (2 * kRowGroup + 8) * width * isa::kVmemRowBytes + kRoomForSpills;
-  return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / tile_bytes;
+/// Packed tiles of a table that come to VMEM at a time, to be unpacked there.
+constexpr std::int64_t kTilesUnpacked = 64;
+
+/// Tiles of a table that VMEM holds beside the buffers of such rows of this width, a scatter's
+/// spare row, packed tiles on their way and what finds no register.
+std::int64_t tiles_beside_rows(std::int64_t width, const EmbeddingShapes& shapes,
+                               const Target& target) {
+  constexpr std::int64_t kTileBytes = isa::kSublanes * isa::kVmemRowBytes;
+  // Two buffers of half a tile, and room for a whole block behind the last tile.
+  const std::int64_t unpacking = shapes.packed ? 2 * kTilesUnpacked * kTileBytes : 0;
+  const std::int64_t apart =
+      (kRowBuffers * kRowGroup + 8) * width * isa::kVmemRowBytes + kRoomForSpills + unpacking;
+  return (static_cast<std::int64_t>(target.vmem_bytes) - apart) / kTileBytes;
 }
 
 double table_bytes(const EmbeddingShapes& shapes) {
@@ -303,11 +315,10 @@ double table_bytes(const EmbeddingShapes& shapes) {
 /// even one does.
 std::int64_t resident_lane_tiles(const EmbeddingShapes& shapes, const Target& target) {
   constexpr std::int64_t kMost = 16;  // Unrolled.
-  const std::int64_t tile_bytes = shapes.tile_rows() * isa::kVmemRowBytes;
   const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
   for (std::int64_t width = std::min(kMost, shapes.lane_tiles); width > 0; --width) {
     if (shapes.lane_tiles % width != 0) continue;
-    if (width * tile_rows <= tiles_beside_rows(width, tile_bytes, target)) return width;
+    if (width * tile_rows <= tiles_beside_rows(width, shapes, target)) return width;
   }
   return 0;
 }
@@ -320,7 +331,7 @@ struct ChunkRows {
   SReg array;  ///< Granule of the first row's first lane tile.
 };
 
-/// The DMAs of their groups, out of two buffers or into them; the last group may be smaller.
+/// The DMAs of their groups, out of buffers or into them; the last group may be smaller.
 BlockPipeline::Transfer groups_of_rows(KernelBuilder& builder, const ChunkRows& rows, BoxDma& dma,
                                        const VmemRegion& buffers, std::uint32_t flag) {
   const auto begin_of = [=, &builder](Index group) {  // Tile row of the array.
@@ -348,7 +359,8 @@ BlockPipeline::Transfer groups_of_rows(KernelBuilder& builder, const ChunkRows& 
 
 /// Gather of rows from a table that stands in VMEM, some lane tiles of all its rows at a time: a
 /// load and a store per row and lane tile at the address that the index gives, while the DMA of the
-/// rows before is under way.
+/// rows before is under way. Two rows of bf16 share a VMEM row: the table is unpacked when it
+/// comes, and the rows are packed when they leave.
 class ResidentGatherKernel {
  public:
   ResidentGatherKernel(const hlo::HloInstruction& instruction, const EmbeddingShapes& shapes,
@@ -360,17 +372,27 @@ class ResidentGatherKernel {
   LoweredKernel emit();
 
  private:
+  /// Rows in straight code, times their lane tiles.
+  static constexpr std::int64_t kMostAtOnce = 64;
   void emit_column(SReg first_lane_granule);
-  void emit_chunk(Index chunk, std::int64_t groups, SReg result);
+  void load_packed(SReg table);
+  void emit_chunk(Index chunk, std::int64_t indices, SReg result);
   void assemble(Index group, Index buffer);
-  void assemble_packed(Index first, Index to);
+  void pack(Index buffer);
+  /// Tile rows that are unpacked at a time: whole registers of packed ones.
+  std::int64_t unpacked_tile_rows() const {
+    return std::max<std::int64_t>(2, kTilesUnpacked / width_ / 2 * 2);
+  }
 
   EmbeddingShapes shapes_;
   KernelBuilder builder_;
   std::int64_t width_;  ///< Lane tiles in VMEM.
   std::unique_ptr<IndexWords> indices_;
   SReg table_, result_;
-  VmemRegion part_, rows_;
+  VmemRegion table_rows_;  ///< Of 32 bits.
+  VmemRegion packed_;      ///< Two buffers of a packed table.
+  VmemRegion assembled_;   ///< A group of rows of 32 bits; where they leave as such, the buffers.
+  VmemRegion rows_;        ///< Buffers of what leaves.
   BoxDma table_dma_, result_dma_;
   std::uint32_t table_flag_ = 0, store_flag_ = 0;
 };
@@ -379,15 +401,25 @@ LoweredKernel ResidentGatherKernel::emit() {
   table_ = builder_.operand(0);
   const SReg indices = builder_.operand(1);
   result_ = builder_.operand(2);
-  table_flag_ = builder_.allocate_flag();
-  store_flag_ = BlockPipeline::allocate_flags(builder_);
+  table_flag_ = BlockPipeline::allocate_flags(builder_);
+  store_flag_ = BlockPipeline::allocate_flags(builder_, kRowBuffers);
   indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count, shapes_.chunk);
-  const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
-  part_ =
-      builder_.allocate_vmem(static_cast<std::uint64_t>(shapes_.tile_rows() * tile_rows * width_));
-  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
+  std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8);
   const auto lanes = [&](std::int64_t rows) { return lane_tiles_box(rows, width_, shapes_); };
-  table_dma_ = BoxDma(builder_, true, lanes(tile_rows));
+  const auto allocate = [&](std::int64_t rows) {
+    return builder_.allocate_vmem(static_cast<std::uint64_t>(rows * width_));
+  };
+  if (shapes_.packed) {
+    packed_ = allocate(2 * unpacked_tile_rows() * shapes_.tile_rows());
+    table_dma_ = BoxDma(builder_, true, lanes(unpacked_tile_rows()));
+    tile_rows = round_up(tile_rows, unpacked_tile_rows());
+    assembled_ = allocate(kRowGroup);
+    rows_ = allocate(kRowBuffers * kRowGroup / 2);
+  } else {
+    table_dma_ = BoxDma(builder_, true, lanes(tile_rows));
+    assembled_ = rows_ = allocate(kRowBuffers * kRowGroup);
+  }
+  table_rows_ = allocate(8 * tile_rows);
   result_dma_ = BoxDma(builder_, false, lanes(kRowGroup / 8));
   repeat(builder_, shapes_.lane_tiles / width_, [&](Index column) {
     const Index right = multiply(builder_, column, shapes_.tile_granules() * width_);
@@ -397,69 +429,116 @@ LoweredKernel ResidentGatherKernel::emit() {
 }
 
 void ResidentGatherKernel::emit_column(SReg first_lane_granule) {
-  const std::int64_t granules =
-      shapes_.tile_granules() * ceil_divide(shapes_.table_rows, 8) * width_;
-  table_dma_.start(builder_.add(table_, first_lane_granule), part_, table_flag_, granules);
-  builder_.wait(table_flag_, granules);
+  const SReg table = builder_.add(table_, first_lane_granule);
+  if (shapes_.packed) {
+    load_packed(table);
+  } else {
+    const std::int64_t granules = 4 * ceil_divide(shapes_.table_rows, 8) * width_;
+    table_dma_.start(table, table_rows_, table_flag_, granules);
+    builder_.wait(table_flag_, granules);
+  }
   const SReg result = builder_.add(result_, first_lane_granule);
-  indices_->for_each_chunk([&](Index chunk, std::int64_t indices) {
-    emit_chunk(chunk, ceil_divide(indices, kRowGroup), result);
-  });
+  indices_->for_each_chunk(
+      [&](Index chunk, std::int64_t indices) { emit_chunk(chunk, indices, result); });
 }
 
-/// Indices behind the last one are whatever their memory holds: they are clamped like others, and
-/// the tiles that only they would fill are not written.
+/// Eight VMEM rows of pairs become sixteen rows. Behind the last tile is whatever the buffer held.
+void ResidentGatherKernel::load_packed(SReg table) {
+  const std::int64_t tile_rows = ceil_divide(shapes_.table_rows, 8), block = unpacked_tile_rows();
+  const std::int64_t buffer_rows = block * width_ * shapes_.tile_rows();
+  BlockPipeline::Transfer load;
+  load.flag = table_flag_;
+  load.granules = [=](Index number) -> ScalarOperand {
+    const SReg left =
+        builder_.sub(tile_rows, to_operand(builder_, multiply(builder_, number, block)));
+    return builder_.mul(builder_.min(left, block),
+                        static_cast<std::uint32_t>(shapes_.tile_granules() * width_));
+  };
+  load.start = [=, granules = load.granules](Index number, Index buffer) {
+    const Index place =
+        multiply(builder_, number, block * shapes_.tile_granules() * shapes_.lane_tiles);
+    table_dma_.start(builder_.add(table, to_operand(builder_, place)),
+                     at(packed_, multiply(builder_, buffer, buffer_rows)),
+                     to_operand(builder_, buffer.plus(table_flag_)), granules(number));
+  };
+  BlockPipeline(builder_, {ceil_divide(tile_rows, block)}, load, {})
+      .run([&](Index number, Index buffer) {
+        builder_.new_block();
+        const Index source = multiply(builder_, buffer, buffer_rows);
+        const Index target = multiply(builder_, number, 2 * buffer_rows);
+        in_pieces(builder_, buffer_rows / 8, 8, [&](Index first, std::int64_t many) {
+          const Index from = add(builder_, source, multiply(builder_, first, 8));
+          const Index to = add(builder_, target, multiply(builder_, first, 16));
+          for (std::int64_t i = 0; i < many; ++i) {
+            const VReg pairs = builder_.load(at(packed_, from.plus(8 * i)));
+            const VmemAddress rows = at(table_rows_, to.plus(16 * i)).stride(2);
+            builder_.store(rows, builder_.unpack_even(pairs));
+            builder_.store(rows.plus(1), builder_.unpack_odd(pairs));
+          }
+        });
+        builder_.new_block();
+      });
+}
+
+/// Indices behind the last one are whatever their memory holds: they are clamped, whether others
+/// are or not, and the tiles that only they would fill are not written. Of indices in range the
+/// group with a constant number may be the last one.
 void ResidentGatherKernel::assemble(Index group, Index buffer) {
-  const std::int64_t tile_rows = shapes_.tile_rows();
-  builder_.loop(kRowGroup / 8, [&](SReg part) {
+  // Of narrow rows so many in straight code that the latency of an index counts little.
+  const std::int64_t tiles = std::max<std::int64_t>(1, kMostAtOnce / width_ / 8);
+  const bool clamps = !shapes_.are_in_range || group.is_constant();
+  in_pieces(builder_, kRowGroup / 8, tiles, [&](Index tile, std::int64_t many) {
     const Index first =
-        add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, {part, 0}, 8));
-    const Index to = add(builder_, buffer, multiply(builder_, {part, 0}, tile_rows * width_));
-    if (shapes_.packed) return assemble_packed(first, to);
-    for (std::int64_t i = 0; i < 8; ++i) {
-      const SReg from = place_of_row(builder_, indices_->clamped(first.plus(i), shapes_.table_rows),
-                                     width_, shapes_);
+        add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, tile, 8));
+    const Index to =
+        add(builder_, shapes_.packed ? Index{} : buffer, multiply(builder_, tile, 8 * width_));
+    for (std::int64_t i = 0; i < 8 * many; ++i) {
+      const SReg row = clamps ? indices_->clamped(first.plus(i), shapes_.table_rows)
+                              : indices_->get(first.plus(i));
+      const SReg from = place_of_row(builder_, row, width_);
+      const std::int64_t below = i / 8 * 8 * width_ + i % 8;
       for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
-        builder_.store(at(rows_, to.plus(8 * lane_tile + i)).mask(0x1),
-                       builder_.load(VmemAddress(part_, 8 * lane_tile, from).mask(0x1)));
+        builder_.store(at(assembled_, to.plus(8 * lane_tile + below)).mask(0x1),
+                       builder_.load(VmemAddress(table_rows_, 8 * lane_tile, from).mask(0x1)));
       }
     }
   });
+  if (shapes_.packed) pack(buffer);
 }
 
-/// Eight rows, two of them to a VMEM row.
-void ResidentGatherKernel::assemble_packed(Index first, Index to) {
-  for (std::int64_t i = 0; i < 8; i += 2) {
-    const SReg even = indices_->clamped(first.plus(i), shapes_.table_rows);
-    const SReg odd = indices_->clamped(first.plus(i + 1), shapes_.table_rows);
-    const SReg from_even = place_of_row(builder_, even, width_, shapes_);
-    const SReg from_odd = place_of_row(builder_, odd, width_, shapes_);
-    const VReg shift_even = shift_of_packed(builder_, even);
-    const VReg shift_odd = shift_of_packed(builder_, odd);
-    for (std::int64_t lane_tile = 0; lane_tile < width_; ++lane_tile) {
-      const auto load = [&](SReg from) {
-        return builder_.load(VmemAddress(part_, 4 * lane_tile, from).mask(0x1));
-      };
-      builder_.store(at(rows_, to.plus(4 * lane_tile + i / 2)).mask(0x1),
-                     packed_pair(builder_, load(from_even), shift_even, load(from_odd), shift_odd));
+/// The group's rows, in pairs.
+void ResidentGatherKernel::pack(Index buffer) {
+  builder_.new_block();
+  in_pieces(builder_, kRowGroup / 16 * width_, 8, [&](Index first, std::int64_t many) {
+    const Index from = multiply(builder_, first, 16),
+                to = add(builder_, buffer, multiply(builder_, first, 8));
+    for (std::int64_t i = 0; i < many; ++i) {
+      const VmemAddress rows = at(assembled_, from.plus(16 * i)).stride(2);
+      builder_.store(at(rows_, to.plus(8 * i)),
+                     builder_.pack_bf16(builder_.load(rows), builder_.load(rows.plus(1))));
     }
-  }
+  });
+  builder_.new_block();
 }
 
-void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t groups, SReg result) {
+void ResidentGatherKernel::emit_chunk(Index chunk, std::int64_t indices, SReg result) {
   const BlockPipeline::Transfer store =
       groups_of_rows(builder_, {shapes_, width_, chunk, result}, result_dma_, rows_, store_flag_);
-  BlockPipeline(builder_, {groups}, {}, store).run([this](Index group, Index parity) {
-    assemble(group, multiply(builder_, parity, kRowGroup / 8 * shapes_.tile_rows() * width_));
+  BlockPipeline::Blocks groups;
+  groups.count = ceil_divide(indices, kRowGroup);
+  groups.last_is_apart = shapes_.are_in_range && indices % kRowGroup != 0 && groups.count > 1;
+  groups.buffers = kRowBuffers;
+  BlockPipeline(builder_, groups, {}, store).run([this](Index group, Index buffer) {
+    assemble(group, multiply(builder_, buffer, kRowGroup / 8 * shapes_.tile_rows() * width_));
   });
 }
 
 // Cycles of these kernels by rows and their lane tiles, measured on them (IndexedAccess, see the
 // tests): what stands around a row's loads and stores, or these.
 
-/// A row of a table that stands in VMEM.
+/// A row of a table that stands in VMEM, by an index in range.
 double resident_row_cycles(std::int64_t lane_tiles) {
-  return std::max(lane_tiles == 1 ? 4.7 : 6.6, 1.5 * static_cast<double>(lane_tiles));
+  return 0.5 + 1.25 * static_cast<double>(lane_tiles);
 }
 /// A row that comes by a DMA of its own.
 double fetched_row_cycles(std::int64_t lane_tiles) {
@@ -499,9 +578,7 @@ struct PartOfTable {
 
 PartOfTable part_of_table(const EmbeddingShapes& shapes, const Target& target) {
   constexpr std::int64_t kMostWidth = 32;  // Unrolled.
-  const auto room = [&](std::int64_t width) {
-    return tiles_beside_rows(width, isa::kVmemRowBytes * 8, target);
-  };
+  const auto room = [&](std::int64_t width) { return tiles_beside_rows(width, shapes, target); };
   const std::int64_t tile_rows = ceil_divide(shapes.table_rows, 8);
   PartOfTable part;
   for (std::int64_t width = 1; width <= std::min(kMostWidth, shapes.lane_tiles); ++width) {
@@ -532,7 +609,7 @@ class ScatterKernel {
   void emit_part(Index part, std::int64_t height, SReg first_lane_granule);
   void add_chunk(Index chunk, std::int64_t groups, Index first_row, std::int64_t height,
                  SReg updates);
-  void add_group(Index chunk, Index group, Index first_row, std::int64_t height);
+  void add_group(Index chunk, Index group, Index buffer, Index first_row, std::int64_t height);
   PReg lies_in_part(SReg row, std::int64_t height);
   VReg combined(const VmemAddress& old, VReg update);
 
@@ -555,10 +632,10 @@ LoweredKernel ScatterKernel::emit() {
   updates_ = builder_.operand(2);
   result_ = builder_.operand(3);
   table_flag_ = builder_.allocate_flag();
-  update_flag_ = BlockPipeline::allocate_flags(builder_);
+  update_flag_ = BlockPipeline::allocate_flags(builder_, kRowBuffers);
   indices_ = std::make_unique<IndexWords>(builder_, indices, shapes_.count, shapes_.chunk);
   part_ = builder_.allocate_vmem(static_cast<std::uint64_t>(8 * (height_ + 1) * width_));
-  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(2 * kRowGroup * width_));
+  rows_ = builder_.allocate_vmem(static_cast<std::uint64_t>(kRowBuffers * kRowGroup * width_));
   const auto shape_of = [&](std::int64_t tile_rows) {
     return lane_tiles_box(tile_rows, width_, shapes_);
   };
@@ -601,17 +678,17 @@ void ScatterKernel::add_chunk(Index chunk, std::int64_t groups, Index first_row,
                               std::int64_t height, SReg updates) {
   const BlockPipeline::Transfer load =
       groups_of_rows(builder_, {shapes_, width_, chunk, updates}, update_dma_, rows_, update_flag_);
-  BlockPipeline(builder_, {groups}, load, {}).run([&](Index group, Index) {
-    add_group(chunk, group, first_row, height);
-  });
+  BlockPipeline(builder_, {groups, false, kRowBuffers}, load, {})
+      .run([&](Index group, Index buffer) {
+        add_group(chunk, group, multiply(builder_, buffer, kRowGroup * width_), first_row, height);
+      });
 }
 
 /// Updates that are for no row of the part go to the spare row, and so does what stands behind the
 /// last update.
-void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::int64_t height) {
+void ScatterKernel::add_group(Index chunk, Index group, Index buffer, Index first_row,
+                              std::int64_t height) {
   const bool is_last = indices_->is_last(chunk);
-  const Index buffer =
-      multiply(builder_, modulo_power_of_two(builder_, group, 1), kRowGroup * width_);
   builder_.loop(kRowGroup / 8, [&](SReg part) {
     const Index within =
         add(builder_, multiply(builder_, group, kRowGroup), multiply(builder_, {part, 0}, 8));
@@ -621,7 +698,7 @@ void ScatterKernel::add_group(Index chunk, Index group, Index first_row, std::in
       const SReg row = first_row.is_constant() && first_row.offset == 0
                            ? index
                            : builder_.sub(index, to_operand(builder_, first_row));
-      const SReg place = place_of_row(builder_, row, width_, shapes_);
+      const SReg place = place_of_row(builder_, row, width_);
       PReg here = lies_in_part(row, height);
       if (is_last) {
         const SReg number = to_operand(builder_, within.plus(i)).reg;

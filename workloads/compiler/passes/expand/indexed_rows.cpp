@@ -251,6 +251,7 @@ Id IndexedRows::append_gather(Id table, Id numbers) {
   gather.gather.edit().start_index_map = {0};
   gather.gather.edit().index_vector_dim = 1;
   gather.gather.edit().slice_sizes = window;
+  gather.gather.edit().indices_in_range = true;
   return edit_.append_instruction(std::move(gather));
 }
 
