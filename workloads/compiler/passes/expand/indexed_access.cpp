@@ -103,7 +103,6 @@ class IndexedAccess {
  private:
   void visit(Id id);
   void visit_gather(Id id);
-  void clamp_rows(Id gather);
   Extents own_picks(const HloInstruction& gather) const;
   Id start_of(const HloInstruction& gather, const Extents& extents, std::int64_t dimension);
   bool take_blocks(const HloInstruction& gather, double otherwise);
@@ -445,33 +444,14 @@ bool IndexedAccess::cut_windows(const HloInstruction& gather, Id array, const Ex
   return true;
 }
 
-/// A gather that stays is given indices in range: the vector unit clamps a register of them where
-/// the scalar unit takes four operations for each. A kernel for this alone would have to be for
-/// many.
-void IndexedAccess::clamp_rows(Id gather) {
-  constexpr std::int64_t kFewestOfAKernel = 1024;
-  const Id indices = at(gather).operands[1];
-  const hlo::Shape& shape = edit_.shape(indices);
-  const bool is_given = at(indices).opcode == HloOpcode::kParameter;
-  if (at(gather).gather->indices_in_range || shape.type != ElementType::kS32 ||
-      (is_given && shape.element_count() < kFewestOfAKernel)) {
-    return;
-  }
-  edit_.stand_for(gather);
-  const std::int64_t rows = edit_.dimensions(at(gather).operands[0])[0];
-  const Id clamped = rows_.clamp(indices, rows - 1);
-  HloInstruction& kept = module_.entry_computation().at(gather);
-  kept.operands[1] = clamped;
-  kept.gather.edit().indices_in_range = true;
-}
-
 void IndexedAccess::visit_gather(Id id) {
   const HloInstruction gather = at(id);
   const hlo::GatherDimensions& dims = gather.gather;
   Id array = gather.operands[0];
   const Id indices = gather.operands[1];
   if (is_rows_already(gather, at(array).shape, at(indices).shape, gather.shape, kCopiedRowCycles)) {
-    return clamp_rows(id);
+    edit_.stand_for(id);
+    return rows_.clamp_indices(id);
   }
   edit_.stand_for(id);
   Extents extents = edit_.dimensions(array);

@@ -194,6 +194,22 @@ Id IndexedRows::clamp(Id value, std::int64_t last) {
                       edit_.splat(ElementType::kS32, extents, static_cast<double>(last)));
 }
 
+void IndexedRows::clamp_indices(Id gather) {
+  constexpr std::int64_t kFewestOfAKernel = 1024;
+  const Id indices = at(gather).operands[1];
+  const hlo::Shape& shape = edit_.shape(indices);
+  const bool is_given = at(indices).opcode == HloOpcode::kParameter;
+  if (at(gather).gather->indices_in_range || shape.type != ElementType::kS32 ||
+      (is_given && shape.element_count() < kFewestOfAKernel)) {
+    return;
+  }
+  const std::int64_t rows = edit_.dimensions(at(gather).operands[0])[0];
+  const Id clamped = clamp(indices, rows - 1);
+  HloInstruction& kept = module_.entry_computation().at(gather);
+  kept.operands[1] = clamped;
+  kept.gather.edit().indices_in_range = true;
+}
+
 namespace {
 
 /// Without a selection.

@@ -50,6 +50,10 @@ class IndexedRows {
       : module_(module), edit_(edit), target_(target) {}
 
   Id clamp(Id value, std::int64_t last);
+  /// Gives a gather that stays indices in range: the vector unit clamps a register of them where
+  /// the scalar unit takes four operations for each. A kernel for this alone would have to be for
+  /// many.
+  void clamp_indices(Id gather);
 
   /// Cycles of pick(), by the way that it takes; `is_word`: elements of 32 bits.
   double pick_cycles(const IndexedView& view, std::int64_t picks, bool is_matrix,
