@@ -113,7 +113,8 @@ TEST(ControlFlow, ALoopWithoutATripCountTestsItsPredicate) {
   check_hlo(kSearch, check);
 }
 
-/// Loops of arithmetic with up to 1,024 instructions in all iterations are none.
+/// Loops of arithmetic with up to 1,024 instructions in all iterations are none, nor are those that
+/// run once.
 TEST(ControlFlow, AShortLoopOfArithmeticIsUnrolled) {
   const auto loop = [](int trips, const std::string& more) {
     return R"(HloModule short
@@ -171,7 +172,10 @@ ENTRY main {
                           [](const auto& i) { return i.opcode == hlo::HloOpcode::kFusion; }),
             1);
   const std::string turn = "  q = u32[24,200] reverse(z), dimensions={0}\n";
-  EXPECT_EQ(schedule(loop(5, turn)).regions.size(), 1U);
+  for (const auto& [trips, loops] : {std::pair(1, 0U), std::pair(2, 1U)}) {
+    EXPECT_EQ(schedule(loop(trips, turn)).regions.size(), loops) << trips;
+    check_hlo(loop(trips, turn));
+  }
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

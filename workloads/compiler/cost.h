@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "workloads/graph/graph.h"
 
 namespace tpu::compiler {
@@ -11,6 +13,18 @@ namespace tpu::compiler {
 using hlo::vector_cost;
 using hlo::VectorCost;
 inline double vector_cycles(hlo::HloOpcode opcode) { return vector_cost(opcode).cycles; }
+/// A Newton step behind vrcp or vrsqrt, which bf16 does without in these operations.
+constexpr VectorCost kNewtonStep{5, 8};
+constexpr bool is_short_in_bf16(hlo::HloOpcode opcode) {
+  return opcode == hlo::HloOpcode::kDivide || opcode == hlo::HloOpcode::kLogistic ||
+         opcode == hlo::HloOpcode::kSqrt;
+}
+inline VectorCost vector_cost(hlo::HloOpcode opcode, hlo::ElementType type) {
+  const VectorCost cost = vector_cost(opcode);
+  if (type != hlo::ElementType::kBf16 || !is_short_in_bf16(opcode)) return cost;
+  return {std::max(0.5, cost.cycles - kNewtonStep.cycles),
+          std::max(1.0, cost.instructions - kNewtonStep.instructions)};
+}
 
 /// A tile through the unit that adds lanes, and back; a tile loaded and added to another.
 constexpr double kLaneSumCycles = 10;

@@ -227,8 +227,9 @@ void ElementwisePlanner::choose_group(ElementwisePlan::Group& group, int most_ti
                                       bool crosses_lanes, int sums) {
   if (plan_.turns_neighbors()) return choose_wide_group(group, most_tiles, sums);
   const std::size_t work = operations() + plan_.inputs.size();
-  // Straight code of up to about 250 instructions.
-  int tiles = work <= 4 ? 32 : work <= 8 ? 16 : work <= 32 ? 8 : work <= 64 ? 4 : 2;
+  // What a value is made of waits for itself: tiles beside each other hide that, as many as find
+  // registers (where some do not, the kernel is planned again with fewer).
+  int tiles = work <= 4 ? 32 : work <= 96 ? 16 : 8;
   if (crosses_lanes) tiles = kMostTiles;
   tiles = std::min(tiles, most_tiles);
   const int most_rows = crosses_lanes ? kMostRowsAtOnce : tiles;

@@ -173,8 +173,9 @@ VReg ExpressionEmitter::reciprocal_of(int id, const Place& place) {
   std::get<0>(key) = ~id;
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second.vector;
-  const VReg reciprocal =
-      is_source ? source_(~id, place).vector : emit_reciprocal(builder_, vector(id, place));
+  const bool is_short = graph_.node(id).shape.type == ElementType::kBf16;
+  const VReg reciprocal = is_source ? source_(~id, place).vector
+                                    : emit_reciprocal(builder_, vector(id, place), is_short);
   known_[key] = ExpressionValue::of(reciprocal);
   return reciprocal;
 }
@@ -684,13 +685,13 @@ ExpressionValue ExpressionEmitter::emit_unary(const ExpressionNode& node, const 
     case HloOpcode::kLogPlusOne:
       return done(emit_log_plus_one(builder_, x));
     case HloOpcode::kSqrt:
-      return done(emit_sqrt(builder_, x));
+      return done(emit_sqrt(builder_, x, node.shape.type == ElementType::kBf16));
     case HloOpcode::kRsqrt:
       return done(emit_rsqrt(builder_, x));
     case HloOpcode::kTanh:
       return done(emit_tanh(builder_, x));
     case HloOpcode::kLogistic:
-      return done(emit_logistic(builder_, x));
+      return done(emit_logistic(builder_, x, node.shape.type == ElementType::kBf16));
     case HloOpcode::kErf:
       return done(emit_erf(builder_, x));
     case HloOpcode::kFloor:

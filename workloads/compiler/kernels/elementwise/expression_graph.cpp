@@ -57,7 +57,7 @@ VectorCost vector_cost_of(const ExpressionNode& node) {
   if (node.opcode == HloOpcode::kSlice) return {kTurnedLanesCycles, 1};
   if (node.in_tile) return {kCombinedRowsCycles, kCombinedRowsInstructions};
   // Reductions, selections of what stands in a register and the like are one instruction.
-  const VectorCost cost = vector_cost(node.opcode);
+  const VectorCost cost = vector_cost(node.opcode, node.shape.type);
   return {std::max(0.5, cost.cycles), std::max(1.0, cost.instructions)};
 }
 

@@ -51,8 +51,9 @@ VReg emit_log_plus_one(KernelBuilder& builder, VReg x) {
   return builder.select(tiny, x, finite);
 }
 
-VReg emit_reciprocal(KernelBuilder& builder, VReg x) {
+VReg emit_reciprocal(KernelBuilder& builder, VReg x, bool is_short) {
   const VReg y = builder.transcendental(Opcode::kVrcpF32, x);
+  if (is_short) return y;
   const VReg error = builder.sub(1.0F, builder.mul(x, y));
   const VReg better = builder.add(y, builder.mul(y, error));
   const MReg special = builder.mask(Opcode::kVmor, builder.weird(x), builder.weird(y));
@@ -77,8 +78,10 @@ VReg emit_rsqrt(KernelBuilder& builder, VReg x) {
   return builder.select(special, y, better);
 }
 
-VReg emit_sqrt(KernelBuilder& builder, VReg x) {
-  const VReg root = builder.mul(x, emit_rsqrt(builder, x));
+VReg emit_sqrt(KernelBuilder& builder, VReg x, bool is_short) {
+  const VReg inverse =
+      is_short ? builder.transcendental(Opcode::kVrsqrtF32, x) : emit_rsqrt(builder, x);
+  const VReg root = builder.mul(x, inverse);
   const MReg zero = builder.vector_compare(Opcode::kVcmpEqF32, x, 0.0F);
   const MReg infinite =
       builder.vector_compare(Opcode::kVcmpEqF32, x, std::numeric_limits<float>::infinity());
@@ -90,9 +93,9 @@ VReg emit_tanh(KernelBuilder& builder, VectorOperand x) {
   return builder.transcendental(Opcode::kVtanhF32, x);
 }
 
-VReg emit_logistic(KernelBuilder& builder, VectorOperand x) {
+VReg emit_logistic(KernelBuilder& builder, VectorOperand x, bool is_short) {
   const VReg e = builder.transcendental(Opcode::kVpow2F32, builder.mul(x, -kLog2E));
-  return emit_reciprocal(builder, builder.add(e, 1.0F));
+  return emit_reciprocal(builder, builder.add(e, 1.0F), is_short);
 }
 
 VReg emit_erf(KernelBuilder& builder, VReg x) {

@@ -662,8 +662,8 @@ bool unroll_short_loops(Module& module) {
     const HloInstruction loop = entry.instructions[i];
     if (loop.opcode != HloOpcode::kWhile || runs_region(loop)) continue;
     const std::optional<std::uint64_t> trips = hlo::trip_count(module, entry, loop);
-    if (!trips || *trips == 0 ||
-        !size_of_arithmetic(module, loop.called.at(0), kMostUnrolled / *trips)) {
+    if (!trips || *trips == 0) continue;
+    if (*trips > 1 && !size_of_arithmetic(module, loop.called.at(0), kMostUnrolled / *trips)) {
       continue;
     }
     HloInstruction call = loop;

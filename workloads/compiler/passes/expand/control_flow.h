@@ -13,8 +13,9 @@ namespace tpu::compiler {
 bool take_known_branches(hlo::Module& module);
 
 /// Pass: loops of a few iterations of nothing but elementwise arithmetic become calls of the body,
-/// one behind the other; true when there was one. Their arrays would go to HBM and back in each
-/// iteration: Threefry's five groups of rounds, as JAX writes them for a CPU.
+/// one behind the other, and those of one iteration of anything one call; true when there was one.
+/// Their arrays would go to HBM and back in each iteration: Threefry's five groups of rounds, as
+/// JAX writes them for a CPU; a scan over one layer.
 bool unroll_short_loops(hlo::Module& module);
 
 /// Pass: takes the computations of every while and conditional out of the entry, as modules of

@@ -76,7 +76,7 @@ bool PrologueForms::add(MadeSide& made, InstructionId id, const Shape& side) con
   if (instruction.opcode == HloOpcode::kIota && instruction.shape.rank() > 0) return false;
   if (!is_array) return instruction.shape.rank() <= 2;
   if (instruction.opcode == HloOpcode::kBroadcast) return add_spread(made, instruction, side);
-  made.cost += vector_cost(instruction.opcode);
+  made.cost += vector_cost(instruction.opcode, instruction.shape.type);
   return true;
 }
 
