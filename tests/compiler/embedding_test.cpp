@@ -90,6 +90,7 @@ TEST(Embedding, IndicesInRangeTakeLess) {
       EXPECT_LT(in_range.cycles, 0.75 * static_cast<double>(clamped.cycles)) << count;
     }
     check(true, {77, 300, 150, 0, 76, true}, {}, type);
+    check(true, {77, 600, 150, 0, 76, true}, {}, type);
   }
 }
 
