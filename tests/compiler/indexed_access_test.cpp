@@ -264,6 +264,20 @@ TEST(IndexedAccess, IndicesOfRowsAreClampedBefore) {
     EXPECT_EQ(is_clamped(hlo::read_hlo_text("again.hlo", hlo::to_string(module))), each.in_range);
     if (each.type == "s32") check_hlo(text, indices(-300, 600));
   }
+  // The picks of rows that the pass makes are in range.
+  hlo::Module module = hlo::read_hlo_text(
+      "test.hlo", gather("bf16[500,128]", "s32[90,1]", "bf16[90,128]",
+                         "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, "
+                         "index_vector_dim=1, slice_sizes={1,128}"));
+  compiler::Refusals refusals;
+  compiler::rewrite_indexed_access(module, compiler::Target(), refusals);
+  std::size_t gathers = 0;
+  for (const hlo::HloInstruction& each : module.entry_computation().instructions) {
+    if (each.opcode != hlo::HloOpcode::kGather) continue;
+    EXPECT_TRUE(each.gather->indices_in_range);
+    ++gathers;
+  }
+  EXPECT_EQ(gathers, 1U);
 }
 
 /// A gather of rows of a table of f32 by numbers of any extents ("4,10").
