@@ -61,6 +61,26 @@ TEST(SmallProducts, MatricesAreAsLargeAsTheVectorUnitIsFaster) {
   EXPECT_EQ(dots("64,2", "0,1", "257", "3"), 1U);
 }
 
+/// Eight matrices and more, of which one side fills the lanes.
+TEST(SmallProducts, OfALongSideFewerMatricesAreMany) {
+  const auto product = [](const std::string& batch, const std::string& rows,
+                          const std::string& terms) {
+    return "HloModule p\nENTRY main {\n  x = f32[" + batch + "," + rows + "," + terms +
+           "] parameter(0)\n  y = f32[" + batch + ",5," + terms +
+           "] parameter(1)\n  ROOT p = f32[" + batch + "," + rows +
+           ",5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+           "rhs_contracting_dims={2}\n}\n";
+  };
+  EXPECT_EQ(dots_in(product("8", "128", "3")), 0U);
+  EXPECT_EQ(dots_in(product("7", "128", "3")), 1U);
+  EXPECT_EQ(dots_in(product("8", "127", "3")), 1U);
+  EXPECT_EQ(dots_in(product("8", "128", "25")), 0U);
+  EXPECT_EQ(dots_in(product("8", "128", "26")), 1U);
+  HloCheck check;
+  check.round_matmul_operands = false;
+  check_hlo(product("9", "150", "3"), check);
+}
+
 TEST(SmallProducts, ManySmallMatricesAreMultipliedOnTheVectorUnit) {
   EXPECT_EQ(dots_after_pass("130"), 0U);
   HloCheck check;

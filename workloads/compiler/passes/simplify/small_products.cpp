@@ -24,6 +24,8 @@ using Extents = GraphEditor::Extents;
 /// lanes: 16 registers are less. Where only several dimensions together would, it is a quarter.
 constexpr std::int64_t kMostMultiplications = 16384, kMostOfShortBatches = 4096;
 constexpr std::int64_t kFewestMatrices = 128;
+/// Where a dimension of one side fills the lanes, fewer matrices are many.
+constexpr std::int64_t kFewestLongMatrices = 8;
 
 /// A dot in the space [batch..., left free..., right free..., contracted...], or, where an operand
 /// has all of these dimensions (of a matrix and a vector the matrix), in the order of that operand.
@@ -32,8 +34,9 @@ struct ProductSpace {
   Extents left_places, right_places;  ///< Of each dimension of the operands.
   Extents contracted;
   std::int64_t matrices = 1, longest_batch = 1, rows = 1, columns = 1;
-  std::int64_t terms = 1;  ///< Of a sum.
-  Extents result_order;    ///< Of what the sums leave: the dot's dimensions.
+  std::int64_t longest_side = 1;  ///< Of the free dimensions.
+  std::int64_t terms = 1;         ///< Of a sum.
+  Extents result_order;           ///< Of what the sums leave: the dot's dimensions.
 
   ProductSpace(const hlo::DotDimensions& dims, const Extents& left, const Extents& right)
       : left_places(left.size(), -1), right_places(right.size(), -1) {
@@ -64,7 +67,9 @@ struct ProductSpace {
     const std::int64_t most =
         longest_batch >= isa::kLanes ? kMostMultiplications : kMostOfShortBatches;
     const bool is_small = matrices >= kFewestMatrices && multiplications() <= most * matrices;
-    return terms == 1 || rows == 1 || columns == 1 || is_small;
+    const bool is_long = longest_side >= isa::kLanes && matrices >= kFewestLongMatrices &&
+                         multiplications() <= kMostMultiplications * matrices;
+    return terms == 1 || rows == 1 || columns == 1 || is_small || is_long;
   }
 
  private:
@@ -107,6 +112,7 @@ struct ProductSpace {
       places[d] = static_cast<std::int64_t>(extents.size());
       extents.push_back(operand[d]);
       elements *= operand[d];
+      longest_side = std::max(longest_side, operand[d]);
     }
     return elements;
   }
