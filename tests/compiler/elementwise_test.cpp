@@ -127,8 +127,9 @@ TEST(Elementwise, ColumnsOfMajorsAreSpreadOnce) {
         Case{{4, 8, 16, 9, 20}, {1, 2}, true}, Case{{513, 9, 8, 20}, {0}, false},
         Case{{512, 9, 8, 20}, {0}, true}, Case{{256, 7, 8, 20}, {0}, false},
         // Two streams take 18.6 cycles a register.
-        Case{{7, 20, 40, 100}, {1, 2}, true, 3}, Case{{7, 20, 40, 100}, {1, 2}, false, 2},
-        Case{{4, 20, 40, 100}, {1, 2}, true, 6}, Case{{4, 20, 40, 100}, {1, 2}, false, 3}}) {
+        Case{{400, 9, 8, 20}, {0}, true, 12}, Case{{7, 20, 40, 100}, {1, 2}, true, 3},
+        Case{{7, 20, 40, 100}, {1, 2}, false, 2}, Case{{4, 20, 40, 100}, {1, 2}, true, 6},
+        Case{{4, 20, 40, 100}, {1, 2}, false, 3}}) {
     FusedGraph test;
     const Tensor x = test.input(ElementType::kF32, each.extents);
     frontend::Extents own;
@@ -154,6 +155,30 @@ TEST(Elementwise, ColumnsOfMajorsAreSpreadOnce) {
         << hlo::to_string(hlo::array_shape(ElementType::kF32, each.extents)) << ", " << each.columns
         << " columns: " << cycles << " cycles, " << registers << " registers";
   }
+}
+
+/// Row tiles of a prime number, more than a block: of a single matrix in groups of eight, the last
+/// one smaller; of several, where a group would go on in the next one, tile by tile. Numbers of
+/// rows take the XLU's latency, which a group waits for once.
+TEST(Elementwise, LargeMatricesOfAPrimeNumberOfRowTilesHaveGroups) {
+  const auto cycles = [](const frontend::Extents& extents) {
+    FusedGraph test;
+    const Tensor x = test.input(ElementType::kF32, extents);
+    frontend::Extents rows = extents;
+    rows.pop_back();
+    const Tensor column = test.input(ElementType::kF32, rows);
+    std::vector<std::int64_t> axes(rows.size()), order(extents.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    std::iota(order.rbegin(), order.rend(), 0);
+    test.set_layout(order);
+    return static_cast<double>(
+        test.check({test.graph.multiply(x, test.graph.broadcast(column, extents, axes))}).cycles);
+  };
+  const double latency = compiler::Target().xlu_latency_cycles;
+  EXPECT_LT(cycles({8 * 257, 20}), 257 * latency / 2);
+  // As one block it would not fit VMEM.
+  EXPECT_LT(cycles({8 * 1021, 1000}), 1021 * latency);
+  cycles({3, 8 * 257, 20});
 }
 
 TEST(Elementwise, OneHotOfIntegerLabels) {
