@@ -223,6 +223,20 @@ TEST(ConvolutionForms, ALongLineIsAColumnAndItsGradientDots) {
   check_compiled(gradient, 6);
 }
 
+/// Each result of a line by itself would be a dot, a kernel each: of a few small ones a kernel of
+/// convolutions makes all.
+TEST(ConvolutionForms, AFewResultsOfAShortLineAreOneKernel) {
+  const std::string text =
+      "HloModule m\nENTRY main {\n  x = f32[2,13,16] parameter(0)\n  w = f32[5,77,16] "
+      "parameter(1)\n  ROOT r = f32[2,3,77] convolution(x, w), window={size=5 stride=4}, "
+      "dim_labels=b0f_0oi->b0f\n}\n";
+  hlo::Module module = hlo::read_hlo_text("test.hlo", text);
+  compiler::rewrite_convolutions(module, compiler::Target());
+  EXPECT_EQ(count_of(module, hlo::HloOpcode::kDot), 0U);
+  EXPECT_EQ(count_of(module, hlo::HloOpcode::kConvolution), 1U);
+  check_compiled(text, 7);
+}
+
 /// A kernel of one position has its gradient from the pixels as they lie, where a dot would have
 /// both sides turned. Tiles that few examples fill are a dot.
 TEST(ConvolutionForms, TheGradientOfOnePositionIsThatOfAColumn) {
