@@ -182,8 +182,8 @@ TEST(Relayout, ReversalOfRowsAndMajors) {
 }
 
 /// Blocks follow each other over all dimensions: one after the other each of the 15 would wait for
-/// the latency of a load and of a store. Of 1,800 blocks a dimension of 300 has no digits that
-/// scalar registers tell: what stands around it is a loop.
+/// the latency of a load and of a store. Of 600 blocks a dimension of 300 has no digits that scalar
+/// registers tell: what stands around it is a loop.
 TEST(Relayout, MovedBlocksDoNotWaitForEachOther) {
   const auto reversed = [](const std::string& shape, const std::string& dimensions) {
     return static_cast<double>(check_hlo("HloModule r\nENTRY main {\n  x = f32[" + shape +
@@ -192,7 +192,7 @@ TEST(Relayout, MovedBlocksDoNotWaitForEachOther) {
                                    .result.cycles);
   };
   EXPECT_LT(reversed("5,3,16,128", "0,1"), 15.0 * compiler::Target().dma_latency_cycles);
-  reversed("2,300,3,8,128", "0,2");
+  reversed("2,2,300,8,128", "0,2");
 }
 
 /// Lanes and rows that fill their tiles, one of them, or neither; a part of one tile.

@@ -517,6 +517,11 @@ TEST(WindowForms, SumsOfOneNumberAreCounts) {
     EXPECT_EQ(count(after, kPooling), 0U) << window;
     EXPECT_EQ(count(after, hlo::HloOpcode::kPad), 0U) << window;
   }
+  // An infinite one comes no time where a window has no element.
+  check(
+      "  y = f32[2,8,6,9] parameter(0)\n  x = f32[2,6,6,9] broadcast(low), dimensions={}\n  c = "
+      "f32[2,8,6,9] reduce-window(x, zero), window={size=1x2x1x1 pad=0_0x2_1x0_0x0_0}, "
+      "to_apply=add\n  ROOT r = f32[2,8,6,9] maximum(y, c)\n");
   // Windows of two rows reach one of them or two.
   const hlo::Module after = check(R"(
   y = f32[2,11,6,9] parameter(0)

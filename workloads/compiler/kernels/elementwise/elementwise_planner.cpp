@@ -117,7 +117,8 @@ void ElementwisePlanner::keep_columns() {
     const std::int64_t registers = input.kept_registers(space_);
     const double uses =
         static_cast<double>(space_.majors() * space_.row_tiles()) / static_cast<double>(registers);
-    // Once before the streams, with half of the XLU's latency open, or each time beside them.
+    // Once before the streams, where not all of the XLU's latency is hidden, or each time beside
+    // them.
     const bool is_shorter = 1.5 * spreading / uses + 1 < spreading;
     const std::int64_t bytes = registers * kRegisterBytes;
     input.kept = !contains(input.kept_majors, plan_.cut_axis) &&

@@ -1,6 +1,7 @@
 #include "workloads/compiler/passes/expand/window_forms.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -36,7 +37,8 @@ using Extents = GraphEditor::Extents;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostPositions = 64;
-constexpr std::size_t kMostCounts = 1 << 16;  ///< In a constant.
+constexpr std::size_t kMostCounts = 1 << 16;    ///< In a constant.
+constexpr std::int64_t kMostCounted = 1 << 24;  ///< Elements of all windows along a dimension.
 
 /// Positions of a window: the most along a dimension, parts apart, and all.
 std::pair<std::int64_t, std::int64_t> positions_of(const HloInstruction& pooling,
@@ -547,11 +549,12 @@ bool WindowForms::visit_repetition(const HloInstruction& pooling) {
 /// over the image: each is the number times how many elements the window has in the image.
 bool WindowForms::visit_counts(const HloInstruction& pooling) {
   const std::optional<double> number = splat_value(entry(), pooling.operands[0]);
-  if (!number) return false;
+  if (!number || !std::isfinite(*number)) return false;
   const Extents image = edit_.dimensions(pooling.operands[0]);
   Extents extents, places;  // Of the dimensions along which windows differ.
   std::vector<float> sums{static_cast<float>(*number)};
   for (std::size_t d = 0; d < image.size(); ++d) {
+    if (pooling.window[d].size > kMostCounted / pooling.shape.dimensions[d]) return false;
     const std::vector<std::int64_t> counts =
         elements_in_windows(pooling.window[d], image[d], pooling.shape.dimensions[d]);
     const bool varies = std::set<std::int64_t>(counts.begin(), counts.end()).size() > 1;
