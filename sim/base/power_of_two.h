@@ -16,6 +16,10 @@ constexpr int ceil_log2(std::int64_t number) {
   return number <= 1 ? 0 : floor_log2(number - 1) + 1;
 }
 
+constexpr bool is_power_of_two(std::int64_t number) {
+  return number > 0 && (number & (number - 1)) == 0;
+}
+
 /// The least power of two that is not below the number.
 constexpr std::int64_t round_up_to_power_of_two(std::int64_t number) {
   return std::int64_t{1} << ceil_log2(number);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <tuple>
 
 #include "tests/compiler/hlo_check.h"
 #include "workloads/compiler/passes/simplify/simplify.h"
@@ -563,6 +564,24 @@ TEST(WindowForms, GapsOfAPadAreTheWindows) {
     if (each.opcode == kPooling) {
       EXPECT_EQ(each.window[1].base_dilation, 2);
     }
+  }
+}
+
+/// Along lines of any length; where numbers of rows cannot be divided by the distance of pixels (of
+/// three, rows up to 767), the gaps are a pad's again.
+TEST(WindowForms, GapsInLongRowsArePaddedWhereNoKernelKnowsThem) {
+  for (const auto& [pixels, gap, pads] :
+       {std::tuple(512, 1, 0U), std::tuple(200, 2, 0U), std::tuple(400, 2, 1U)}) {
+    const std::string image = "[2," + std::to_string(pixels) + ",8,128]";
+    const std::string windows = "[2," + std::to_string((pixels - 1) * (gap + 1) + 2) + ",8,128]";
+    const hlo::Module after =
+        check("  g = f32" + image + " parameter(0)\n  p = f32" + windows +
+              " pad(g, zero), padding=0_0x1_0_" + std::to_string(gap) + "x0_0x0_0\n  ROOT s = f32" +
+              windows +
+              " reduce-window(p, zero), window={size=1x3x1x1 pad=0_0x1_1x0_0x0_0}, "
+              "to_apply=add\n");
+    EXPECT_EQ(count(after, kPooling), 1U) << pixels;
+    EXPECT_EQ(count(after, hlo::HloOpcode::kPad), pads) << pixels;
   }
 }
 

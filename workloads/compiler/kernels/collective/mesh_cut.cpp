@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/base/ceil_divide.h"
+#include "sim/base/power_of_two.h"
 #include "workloads/compiler/kernels/collective/mesh_all_reduce.h"
 
 namespace tpu::compiler {
@@ -15,8 +16,6 @@ constexpr double kStepCycles = 150;             ///< Of the code around a step, 
 /// Up to this much dearer than the ring the mesh is taken: all cores do the same in the same cycles
 /// then, and the machine simulates one for all.
 constexpr double kAlmost = 1.5;
-
-bool is_power_of_two(std::uint32_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
 std::uint64_t vmem_granules(const Target& target) {
   return target.vmem_bytes / isa::kHbmGranuleBytes;

@@ -22,6 +22,12 @@ Refusal refuse(const hlo::HloInstruction& instruction, const hlo::Shape& image,
           instruction.name + "\": " + why};
 }
 
+/// Pixels in front of a row or column with gaps.
+Index pixels_before(KernelBuilder& builder, Index place, std::int64_t base) {
+  return is_power_of_two(base) ? divide_by_power_of_two(builder, place, floor_log2(base))
+                               : divide(builder, place, base);
+}
+
 }  // namespace
 
 bool is_trivial(const hlo::WindowDimension& window) {
@@ -55,16 +61,18 @@ OrRefusal<PoolingPlan> read_window(const hlo::HloInstruction& instruction, const
     dimension.padding = window.padding_low;
     dimension.dilation = window.window_dilation;
     dimension.base = window.base_dilation;
-    if (window.reversal || window.padding_low < 0 || window.padding_high < 0 ||
-        !has_modulo(dimension.base, dimension.padded() + dimension.reach())) {
-      return refuse(instruction, image,
-                    "expected no reversal or negative padding, and a base dilation that addresses "
-                    "are divided by");
+    if (window.reversal || window.padding_low < 0 || window.padding_high < 0) {
+      return refuse(instruction, image, "expected no reversal or negative padding");
     }
     if (i + 1 == majors) {
       plan.columns = dimension;
     } else if (i + 2 == majors) {
       plan.rows = dimension;
+      if (!is_power_of_two(dimension.base) &&
+          !has_modulo(dimension.base, dimension.padded() + dimension.reach())) {
+        return refuse(instruction, image,
+                      "expected a base dilation that numbers of rows can be divided by");
+      }
     } else if (!is_trivial(window) || (i < majors && dimension.image != 1)) {
       return refuse(
           instruction, image,
@@ -88,7 +96,7 @@ Index rows_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimens
     } else {
       row = {builder.max(builder.min(to_operand(builder, row), most), 0), 0};
     }
-    return divide(builder, row, dimension.base);
+    return pixels_before(builder, row, dimension.base);
   };
   const Index low = before(first);
   const Index high = before(first.plus(count));
@@ -101,7 +109,10 @@ PReg is_in_image(KernelBuilder& builder, const PoolingPlan::Dimension& dimension
   const std::int64_t behind = dimension.image * dimension.base;
   const PReg inside = builder.and_(builder.less(-1, place), builder.less(place, behind));
   if (dimension.base == 1) return inside;
-  const SReg gap = in_register(builder, modulo(builder, {place, 0}, dimension.base));
+  const SReg gap = in_register(
+      builder, is_power_of_two(dimension.base)
+                   ? modulo_power_of_two(builder, {place, 0}, floor_log2(dimension.base))
+                   : modulo(builder, {place, 0}, dimension.base));
   return builder.and_(inside, builder.equal(gap, 0));
 }
 
@@ -175,7 +186,7 @@ void WindowRows::start_rows(SReg hbm, Index first_row, std::int64_t ahead, std::
   for (std::int64_t i = 0; i < count; ++i) {
     const SReg slot = ring_.row({{}, ahead + i});
     const Index row = first_row.plus(i);
-    const Index image_row = divide(builder_, row.plus(-rows.padding), rows.base);
+    const Index image_row = pixels_before(builder_, row.plus(-rows.padding), rows.base);
     const SReg place = builder_.add(
         hbm, to_operand(builder_, multiply(builder_, image_row,
                                            plan_.columns.image * plan_.hbm_pixel_granules())));

@@ -66,6 +66,11 @@ class WindowChoice {
   std::optional<KernelForm> kernel_form(const hlo::HloInstruction& pooling) const;
   /// Whether the kernel has room for rows of the image, with its windows outermost.
   bool rows_fit(const KernelForm& form) const;
+  /// Whether a kernel takes it, as it is or of merged dimensions.
+  bool has_kernel(const hlo::HloInstruction& pooling) const {
+    const std::optional<KernelForm> form = kernel_form(pooling);
+    return form && rows_fit(*form);
+  }
 
   /// Of an image that becomes one of pixels of rows of lanes.
   struct DensePixels {

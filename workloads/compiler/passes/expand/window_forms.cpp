@@ -120,6 +120,7 @@ class WindowForms {
   }
 
   void take_padding(HloInstruction& pooling, double initial);
+  void fill_gaps(HloInstruction& pooling, double initial);
   bool visit_whole(HloInstruction pooling, HloOpcode operation, double initial);
   bool visit_repetition(const HloInstruction& pooling);
   bool visit_counts(const HloInstruction& pooling);
@@ -476,6 +477,16 @@ void WindowForms::take_padding(HloInstruction& pooling, double initial) {
   took_padding_ = true;
 }
 
+/// Gaps of a base dilation become neutral elements of a pad, where no kernel knows them.
+void WindowForms::fill_gaps(HloInstruction& pooling, double initial) {
+  std::vector<hlo::PaddingDimension> gaps(pooling.window.size());
+  for (std::size_t d = 0; d < gaps.size(); ++d) {
+    gaps[d].interior = pooling.window[d].base_dilation - 1;
+    pooling.window[d].base_dilation = 1;
+  }
+  pooling.operands[0] = edit_.pad(pooling.operands[0], gaps, initial);
+}
+
 /// Dimensions of which a window has all elements are reduced, by what reductions have a kernel for;
 /// those of one element repeated.
 bool WindowForms::visit_whole(HloInstruction pooling, HloOpcode operation, double initial) {
@@ -597,6 +608,11 @@ void WindowForms::visit(Id id) {
       return;
     }
     take_padding(pooling, *initial);
+    const bool has_gaps = std::any_of(pooling.window.begin(), pooling.window.end(),
+                                      [](const WindowDimension& w) { return w.base_dilation > 1; });
+    if (has_gaps && !(has_kernel(operation, *initial) && choice_.has_kernel(pooling))) {
+      fill_gaps(pooling, *initial);
+    }
     if (visit_whole(pooling, operation, *initial)) return;
     module_.entry_computation().at(id) = pooling;
   }
