@@ -24,6 +24,7 @@ Refusal refuse(const hlo::HloInstruction& instruction, const hlo::Shape& image,
 
 /// Pixels in front of a row or column with gaps.
 Index pixels_before(KernelBuilder& builder, Index place, std::int64_t base) {
+  if (base == 1) return place;
   return is_power_of_two(base) ? divide_by_power_of_two(builder, place, floor_log2(base))
                                : divide(builder, place, base);
 }
